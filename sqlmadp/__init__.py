@@ -1,0 +1,1 @@
+"""Answer several analysts' SQL in one differentially private release."""

@@ -1,0 +1,1 @@
+"""Reconstruct, answer, shape: post-processing of released measurements."""

@@ -1,0 +1,147 @@
+"""Every exception that sqlmadp raises on purpose.
+
+    Error                              PEP 249
+    ├── InterfaceError                 PEP 249: misuse of the Python interface
+    └── DatabaseError                  PEP 249
+        ├── DataError                  PEP 249
+        ├── IntegrityError             PEP 249
+        ├── InternalError              PEP 249
+        │   └── StrategyError          a strategy that must not be measured
+        ├── NotSupportedError          PEP 249
+        ├── OperationalError           PEP 249
+        │   ├── SourceError            the private table cannot be read
+        │   ├── LedgerError            the ledger cannot be used
+        │   ├── BudgetExceededError    the ledger cannot cover a release
+        │   └── NotReleasedError       answers were asked for before the release
+        └── ProgrammingError           PEP 249
+            ├── NotCoveredError        a query outside the span of what was measured
+            └── InputError             files that need mending, every mistake listed
+                ├── SchemaError        a schema file
+                ├── PlanError          a plan file
+                └── SqlError           analysts' statements
+
+A message says where, what, why, and what to do now.  No message shows a value that was
+read from a private table.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+class Error(Exception):
+    """Base of every error that sqlmadp raises on purpose."""
+
+
+class InterfaceError(Error):
+    """The Python interface was misused."""
+
+
+class DatabaseError(Error):
+    """Base of the errors that concern the database."""
+
+
+class DataError(DatabaseError):
+    """A value cannot be processed."""
+
+
+class IntegrityError(DatabaseError):
+    """PEP 249 asks for this name; sqlmadp has no constraints to violate."""
+
+
+class InternalError(DatabaseError):
+    """An inner check failed; nothing was spent."""
+
+
+class NotSupportedError(DatabaseError):
+    """A feature that sqlmadp does not have."""
+
+
+class OperationalError(DatabaseError):
+    """Something outside the program's control went wrong."""
+
+
+class ProgrammingError(DatabaseError):
+    """What was asked is wrong and can be mended by who asked."""
+
+
+class StrategyError(InternalError):
+    """A strategy that must not be measured."""
+
+
+class SourceError(OperationalError):
+    """The private table cannot be read; the message never depends on its records."""
+
+
+class LedgerError(OperationalError):
+    """The ledger cannot be used, so nothing may be released."""
+
+
+class NotReleasedError(OperationalError):
+    """Answers were asked for before the release."""
+
+
+class BudgetExceededError(OperationalError):
+    """The ledger cannot cover a release; nothing was spent and no record was read."""
+
+    def __init__(self, *, budget: Fraction, spent: Fraction, asked: Fraction) -> None:
+        left = budget - spent
+        advice = (
+            f"Lower epsilon in the plan to at most {left}."
+            if left > 0
+            else "No budget is left, so no further release can be made against this ledger."
+        )
+        super().__init__(
+            f"this release asks for epsilon {asked}, but the ledger has {left} left "
+            f"(budget {budget}, spent {spent}); nothing was spent and no record was read. {advice}"
+        )
+        self.budget, self.spent, self.asked, self.left = budget, spent, asked, left
+
+
+class NotCoveredError(ProgrammingError):
+    """A query outside the span of what the release measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One mistake in one file: where it is, what it is, why, and what to do instead."""
+
+    file: str
+    message: str
+    code: str
+    hint: str = ""
+    line: int = 0
+    """Counted from 1; 0 when the mistake has no line."""
+    column: int = 0
+    """Counted from 1; 0 when the mistake has no column."""
+    excerpt: str = ""
+    """The source line, with the offending span underlined on a line below it."""
+
+    def __str__(self) -> str:
+        place = ":".join([self.file, *(str(n) for n in (self.line, self.column) if n)])
+        parts = [f"{place}: {self.message}"]
+        if self.excerpt:
+            parts.append("\n".join("    " + line for line in self.excerpt.splitlines()))
+        if self.hint:
+            parts.append(self.hint)
+        return "\n\n".join(parts) if self.excerpt else "\n".join(parts)
+
+
+class InputError(ProgrammingError):
+    """Files that need mending; ``problems`` lists every mistake that was found."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n\n".join(str(problem) for problem in self.problems))
+
+
+class SchemaError(InputError):
+    """A schema file needs mending."""
+
+
+class PlanError(InputError):
+    """A plan file needs mending."""
+
+
+class SqlError(InputError):
+    """Analysts' statements need mending."""

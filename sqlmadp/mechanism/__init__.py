@@ -1,0 +1,1 @@
+"""What everyone measures together; never sees data."""

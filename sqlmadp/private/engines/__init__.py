@@ -1,0 +1,1 @@
+"""The engines that hold the private table: a SELECT in, counts out."""

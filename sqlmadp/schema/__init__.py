@@ -1,0 +1,1 @@
+"""What values may exist: the declared, public domain."""

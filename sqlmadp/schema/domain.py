@@ -1,0 +1,196 @@
+"""The domain: the declared, public values that a private table may hold.
+
+A column has a finite list of *cells*, numbered from 0.  A cell is one declared value, or,
+for a ``real`` column, one point or open interval between the constants (*cuts*) that the
+queries compare the column with:
+
+    category   one cell a value, in declared order
+    boolean    false, true
+    integer    one cell an integer, from ``minimum`` to ``maximum``
+    date       one cell a day, from ``minimum`` to ``maximum``
+    real       e0, (e0, e1), e1, (e1, e2), e2, ...   for the edges e0 < e1 < ...
+               that are ``minimum``, the cuts between, and ``maximum``
+
+A nullable column has one more cell, the last, for NULL.  The cells of the table are all
+combinations of its columns' cells; nothing is ever stored over all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cached_property
+from typing import Literal
+
+ColumnType = Literal["category", "boolean", "integer", "date", "real"]
+Outside = Literal["drop", "clamp"]
+Value = str | int | bool | date | float | None
+
+ORDERED: frozenset[ColumnType] = frozenset({"integer", "date", "real"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One declared column and its cells."""
+
+    name: str
+    type: ColumnType
+    nullable: bool = False
+    outside: Outside = "drop"
+    """What becomes of a record whose value is not declared: dropped, or moved to the end."""
+    values: tuple[str, ...] | tuple[int, ...] = ()
+    """The declared values of a category, all text or all integers."""
+    minimum: int | date | float | None = None
+    maximum: int | date | float | None = None
+    cuts: tuple[float, ...] = ()
+    """Constants that queries compare a real column with; always sorted, inside the bounds."""
+
+    @property
+    def sql_type(self) -> str:
+        """Return the DuckDB type that statements see."""
+        match self.type:
+            case "category":
+                return "BIGINT" if self.values and isinstance(self.values[0], int) else "VARCHAR"
+            case "boolean":
+                return "BOOLEAN"
+            case "integer":
+                return "BIGINT"
+            case "date":
+                return "DATE"
+            case "real":
+                return "DOUBLE"
+
+    @cached_property
+    def edges(self) -> tuple[float, ...]:
+        """Return the ends and cuts of a real column, ascending and without duplicates."""
+        return tuple(sorted({*self._real_bounds, *self.cuts}))
+
+    @cached_property
+    def size(self) -> int:
+        """Return the number of cells, the NULL cell included."""
+        return self.declared + self.nullable
+
+    @cached_property
+    def declared(self) -> int:
+        """Return the number of cells without the NULL cell."""
+        match self.type:
+            case "category":
+                return len(self.values)
+            case "boolean":
+                return 2
+            case "integer" | "date":
+                low, high = self.ordinal_bounds
+                return high - low + 1
+            case "real":
+                return 2 * len(self.edges) - 1
+
+    @property
+    def null_cell(self) -> int | None:
+        """Return the number of the NULL cell, or None for a column without one."""
+        return self.declared if self.nullable else None
+
+    @property
+    def ordinal_bounds(self) -> tuple[int, int]:
+        """Return the bounds of an integer or date column as integers (a date's ordinal)."""
+        return _ordinal(self.minimum), _ordinal(self.maximum)
+
+    @property
+    def _real_bounds(self) -> tuple[float, float]:
+        if not isinstance(self.minimum, int | float) or not isinstance(self.maximum, int | float):
+            raise TypeError(f"column {self.name!r} has no real bounds")
+        return float(self.minimum), float(self.maximum)
+
+    def value(self, cell: int) -> Value:
+        """Return the value of ``cell``; for an open interval, a number inside it.
+
+        An interval without a floating-point number inside holds no record; its lower end
+        stands for it, so that it is never told apart from a cell that exists.
+        """
+        if cell == self.null_cell:
+            return None
+        match self.type:
+            case "category":
+                return self.values[cell]
+            case "boolean":
+                return bool(cell)
+            case "integer":
+                return self.ordinal_bounds[0] + cell
+            case "date":
+                return date.fromordinal(self.ordinal_bounds[0] + cell)
+            case "real":
+                low = self.edges[cell // 2]
+                if cell % 2 == 0:
+                    return low
+                return _between(low, self.edges[cell // 2 + 1])
+
+    def describe(self, cell: int) -> str:
+        """Return ``cell`` as text for a person."""
+        if self.type == "real" and cell != self.null_cell and cell % 2 == 1:
+            return f"between {self.edges[cell // 2]!r} and {self.edges[cell // 2 + 1]!r}"
+        value = self.value(cell)
+        return "NULL" if value is None else str(value)
+
+    def cell_of_real(self, value: float) -> int:
+        """Return the cell of a real column that holds ``value``, which lies within its bounds."""
+        position = bisect_left(self.edges, value)
+        return 2 * position if self.edges[position] == value else 2 * position - 1
+
+    def with_cuts(self, cuts: Iterable[float]) -> Column:
+        """Return this real column with more cuts; those outside the bounds cut nothing."""
+        low, high = self._real_bounds
+        inside = {cut for cut in cuts if low < cut < high}
+        return replace(self, cuts=tuple(sorted({*self.cuts, *inside})))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain:
+    """The declared table: its name, its columns, and how many records a privacy unit owns."""
+
+    table: str
+    columns: tuple[Column, ...]
+    records_per_unit: int = 1
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name.casefold(): column for column in self.columns}
+
+    def column(self, name: str) -> Column:
+        """Return a column by its name, in any case, as SQL does; KeyError if there is none."""
+        return self._by_name[name.casefold()]
+
+    def __contains__(self, name: str) -> bool:
+        return name.casefold() in self._by_name
+
+    @property
+    def cells(self) -> int:
+        """Return the number of cells of the whole table (exact, of any size)."""
+        return math.prod(column.size for column in self.columns)
+
+    def with_cuts(self, cuts: Mapping[str, Iterable[float]]) -> Domain:
+        """Return this domain with more cuts on its real columns."""
+        return replace(
+            self,
+            columns=tuple(
+                column.with_cuts(cuts[column.name]) if cuts.get(column.name) else column
+                for column in self.columns
+            ),
+        )
+
+
+def _ordinal(value: int | date | float | None) -> int:
+    if isinstance(value, date):
+        return value.toordinal()
+    if isinstance(value, int):
+        return value
+    raise TypeError(f"{value!r} is neither an integer nor a date")
+
+
+def _between(low: float, high: float) -> float:
+    middle = low + (high - low) / 2 if math.isfinite(high - low) else low / 2 + high / 2
+    if low < middle < high:
+        return middle
+    after = math.nextafter(low, math.inf)
+    return after if after < high else low

@@ -1,0 +1,140 @@
+"""Marginals: the cells of a few columns, with cells that nobody tells apart merged.
+
+A *partition* merges the cells of one column into groups.  A *marginal* is the product of
+the partitions of a few columns (its scope); its cells are numbered in row-major order, the
+last column running fastest.  A *block* is a matrix whose rows are functions on the cells
+of one marginal; as functions on the whole table they are constant in every other column.
+Workloads, strategies and measurements are lists of blocks, so none of them grows with the
+product of all columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """The groups of one column's cells; groups are numbered by their first cell."""
+
+    labels: Labels
+    """The group of every cell."""
+
+    @classmethod
+    def of(cls, labels: NDArray[np.integer]) -> Partition:
+        """Return the partition into cells of equal label, whatever the labels are."""
+        _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), dtype=np.int64)
+        rank[np.argsort(first, kind="stable")] = np.arange(len(first))
+        return cls(rank[inverse.reshape(-1)])
+
+    @classmethod
+    def finest(cls, size: int) -> Partition:
+        """Return the partition of ``size`` cells that merges nothing."""
+        return cls(np.arange(size, dtype=np.int64))
+
+    @cached_property
+    def size(self) -> int:
+        """Return the number of groups."""
+        return int(self.labels.max(initial=-1)) + 1
+
+    @cached_property
+    def key(self) -> bytes:
+        """Return bytes that are equal just when the partitions are."""
+        return self.labels.tobytes()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Partition) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def refine(self, other: Partition) -> Partition:
+        """Return the coarsest partition that tells apart whatever either of the two does."""
+        return Partition.of(self.labels * other.size + other.labels)
+
+    def coarsen(self, finer: Partition) -> Labels:
+        """Return, for every group of ``finer``, the group of this partition it lies in."""
+        groups = np.empty(finer.size, dtype=np.int64)
+        groups[finer.labels] = self.labels
+        return groups
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """The cells of a few columns (its scope), one partition a column."""
+
+    scope: tuple[str, ...]
+    """Column names, in the order of the domain."""
+    partitions: tuple[Partition, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the number of groups of every column."""
+        return tuple(partition.size for partition in self.partitions)
+
+    @property
+    def size(self) -> int:
+        """Return the number of cells (exact, of any size)."""
+        return math.prod(self.shape)
+
+
+TOTAL = Marginal((), ())
+"""The marginal of no column: one cell, the whole table."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows over the cells of one marginal."""
+
+    marginal: Marginal
+    matrix: sparse.csr_array
+    """One row a function; ``marginal.size`` columns."""
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return int(self.matrix.shape[0])
+
+
+def expand(matrix: sparse.csr_array, old: Marginal, new: Marginal) -> sparse.csr_array:
+    """Return the same functions over ``new``, which has every column of ``old`` at least as fine."""
+    return matrix @ sparse.csr_array(membership(old, new))
+
+
+def membership(old: Marginal, new: Marginal) -> sparse.csr_array:
+    """Return the 0/1 matrix of which cell of ``old`` (row) each cell of ``new`` (column) is in."""
+    cells = cell_map(old, new)
+    ones = np.ones(new.size, dtype=np.int64)
+    return sparse.csr_array(
+        (ones, (cells, np.arange(new.size))), shape=(old.size, new.size), dtype=np.int64
+    )
+
+
+def cell_map(old: Marginal, new: Marginal) -> Labels:
+    """Return, for every cell of ``new``, the cell of the coarser ``old`` that it lies in."""
+    place = {name: axis for axis, name in enumerate(old.scope)}
+    strides = row_major_strides(old.shape)
+    cells = np.zeros((), dtype=np.int64)
+    for name, partition in zip(new.scope, new.partitions, strict=True):
+        if name in place:
+            axis = place[name]
+            step = old.partitions[axis].coarsen(partition) * strides[axis]
+        else:
+            step = np.zeros(partition.size, dtype=np.int64)
+        cells = np.add.outer(cells, step)
+    return np.asarray(cells, dtype=np.int64).reshape(-1)
+
+
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return by how much the cell number grows with each column's group."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

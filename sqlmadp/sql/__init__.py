@@ -1,0 +1,1 @@
+"""Analysts' text to queries; the only user of the SQL parser."""

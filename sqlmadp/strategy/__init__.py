@@ -1,0 +1,1 @@
+"""What one workload would measure; never sees data."""

@@ -1,0 +1,1 @@
+"""Queries as matrices, and the coordinates in which all of them are small."""
