@@ -107,7 +107,7 @@ class Block:
 
 
 def expand(matrix: sparse.csr_array, old: Marginal, new: Marginal) -> sparse.csr_array:
-    """Return the same functions over ``new``, which has every column of ``old`` at least as fine."""
+    """Return the same functions over ``new``: the columns of ``old``, as fine or finer."""
     return matrix @ sparse.csr_array(membership(old, new))
 
 
