@@ -74,8 +74,12 @@ class Marginal:
     """The cells of a few columns (its scope), one partition a column."""
 
     scope: tuple[str, ...]
-    """Column names, in the order of the domain."""
+    """Column names in alphabetical order, so that a set of columns has one spelling."""
     partitions: tuple[Partition, ...]
+
+    def __post_init__(self) -> None:
+        if list(self.scope) != sorted(set(self.scope)):
+            raise ValueError(f"a scope lists its columns once, alphabetically: {self.scope}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -108,16 +112,7 @@ class Block:
 
 def expand(matrix: sparse.csr_array, old: Marginal, new: Marginal) -> sparse.csr_array:
     """Return the same functions over ``new``: the columns of ``old``, as fine or finer."""
-    return matrix @ sparse.csr_array(membership(old, new))
-
-
-def membership(old: Marginal, new: Marginal) -> sparse.csr_array:
-    """Return the 0/1 matrix of which cell of ``old`` (row) each cell of ``new`` (column) is in."""
-    cells = cell_map(old, new)
-    ones = np.ones(new.size, dtype=np.int64)
-    return sparse.csr_array(
-        (ones, (cells, np.arange(new.size))), shape=(old.size, new.size), dtype=np.int64
-    )
+    return matrix if old == new else matrix[:, cell_map(old, new)]
 
 
 def cell_map(old: Marginal, new: Marginal) -> Labels:

@@ -1,0 +1,3 @@
+-- name: all_deaths
+SELECT COUNT(*) AS deaths
+FROM covid_deaths;

@@ -1,0 +1,75 @@
+"""What a mechanism is: a rule that selects one strategy for everyone, without data.
+
+A mechanism sees workloads and shares, never records.  What it selects also says which
+blocks each analyst reconstructs from; that is what lets all mechanisms, Independent
+included, go through a single measurement.
+
+[PWFM21] Pujol, Wu, Fain, Machanavajjhala, "Budget Sharing for Multi-Analyst Differential
+Privacy", PVLDB 14(10), 2021, doi:10.14778/3467861.3467870.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from scipy import sparse
+
+from sqlmadp.schema.marginal import Block
+from sqlmadp.workload.workload import Workload
+
+
+@dataclass(frozen=True, eq=False)
+class JointStrategy:
+    """What everyone measures together, and who reads which part."""
+
+    blocks: tuple[Block, ...]
+    sensitivity: int
+    """For expected errors only; `private.measure` recomputes it and relies on no claim."""
+    reads: tuple[tuple[int, ...], ...]
+    """For each analyst, the numbers of the blocks that answers are reconstructed from."""
+
+    def read_by(self, analyst: int) -> tuple[Block, ...]:
+        """Return the blocks that one analyst reads."""
+        return tuple(self.blocks[number] for number in self.reads[analyst])
+
+
+class Mechanism(Protocol):
+    """A rule that selects a strategy from workloads and shares."""
+
+    def select(self, workloads: Sequence[Workload], shares: Sequence[Fraction]) -> JointStrategy:
+        """Return one strategy for everyone; shares need not sum to 1."""
+
+
+def whole_shares(shares: Sequence[Fraction]) -> list[int]:
+    """Return integers in the same proportions as ``shares``."""
+    denominator = math.lcm(*(share.denominator for share in shares))
+    return [int(share * denominator) for share in shares]
+
+
+def scaled(block: Block, factor: int) -> Block:
+    """Return a block with every row multiplied by an integer."""
+    return Block(block.marginal, sparse.csr_array(block.matrix * factor, dtype=np.int64))
+
+
+def lowest_terms(
+    blocks: Sequence[Block], sensitivity: int, reads: Sequence[tuple[int, ...]]
+) -> JointStrategy:
+    """Divide a strategy by the largest integer that divides all of it."""
+    divisor = int(np.gcd.reduce([np.gcd.reduce(b.matrix.data) for b in blocks]))
+    divided = (Block(b.marginal, _divided(b.matrix, divisor)) for b in blocks)
+    return JointStrategy(tuple(divided), sensitivity // divisor, tuple(reads))
+
+
+def read_by_all(blocks: Sequence[Block], sensitivity: int, analysts: int) -> JointStrategy:
+    """Return a strategy, in lowest terms, that every analyst reads all of."""
+    return lowest_terms(blocks, sensitivity, [tuple(range(len(blocks)))] * analysts)
+
+
+def _divided(matrix: sparse.csr_array, divisor: int) -> sparse.csr_array:
+    parts = (matrix.data // divisor, matrix.indices, matrix.indptr)
+    return sparse.csr_array(parts, shape=matrix.shape, dtype=np.int64)

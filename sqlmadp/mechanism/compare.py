@@ -1,0 +1,71 @@
+"""Compare mechanisms on plain matrices, for researchers: no SQL, no schema, no data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from sqlmadp.errors import ProgrammingError
+from sqlmadp.mechanism.catalogue import MECHANISMS
+from sqlmadp.mechanism.fairness import Outcome, outcome
+from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.workload.workload import Workload
+
+
+def compare(
+    workloads: Sequence[ArrayLike],
+    *,
+    epsilon: Fraction | float | str,
+    shares: Sequence[Fraction | float | str] | None = None,
+    mechanisms: Iterable[str] | None = None,
+) -> dict[str, Outcome]:
+    """Return what each mechanism would give every analyst, by the mechanism's name.
+
+    ``workloads[i]`` is analyst i's matrix, one row a query and one column a cell, all with the
+    same columns.  Shares are equal unless given; they are taken in proportion.
+    """
+    asked = list(MECHANISMS) if mechanisms is None else list(mechanisms)
+    if unknown := [name for name in asked if name not in MECHANISMS]:
+        raise ProgrammingError(f"unknown mechanism {unknown[0]!r}; known: {', '.join(MECHANISMS)}")
+    matrices = [_matrix(workload, i) for i, workload in enumerate(workloads)]
+    if not matrices:
+        raise ProgrammingError("compare() needs at least one workload")
+    if len({matrix.shape[1] for matrix in matrices}) > 1:
+        raise ProgrammingError("all workloads must have the same number of columns (cells)")
+    budget = _positive(epsilon, "epsilon")
+    parts = [_positive(share, "a share") for share in shares or [1] * len(matrices)]
+    if len(parts) != len(matrices):
+        raise ProgrammingError(f"{len(matrices)} workloads need as many shares, not {len(parts)}")
+    columns = [("cell", matrices[0].shape[1])]
+    cells = Marginal(("cell",), (Partition.finest(matrices[0].shape[1]),))
+    asking = [Workload.of([Block(cells, matrix)]) for matrix in matrices]
+    normalised = [part / sum(parts) for part in parts]
+    with threadpool_limits(limits=1):  # Threads that contend for small matrices are far slower.
+        return {
+            name: outcome(MECHANISMS[name](columns, None), asking, normalised, budget)
+            for name in asked
+        }
+
+
+def _matrix(workload: ArrayLike, number: int) -> sparse.csr_array:
+    dense = np.asarray(workload, dtype=np.float64)
+    if dense.ndim != 2 or 0 in dense.shape or not np.isfinite(dense).all():
+        raise ProgrammingError(f"workload {number} must be a matrix of finite numbers, not empty")
+    if not dense.any():
+        raise ProgrammingError(f"workload {number} asks nothing: all its entries are 0")
+    return sparse.csr_array(dense)
+
+
+def _positive(value: Fraction | float | str, what: str) -> Fraction:
+    try:
+        exact = Fraction(value)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        exact = Fraction(0)
+    if exact <= 0:
+        raise ProgrammingError(f"{what} must be a number above 0, not {value!r}")
+    return exact

@@ -1,0 +1,118 @@
+"""Expected errors, and both fairness measures, of a mechanism before anything is measured.
+
+    Err_i  = 2 (sensitivity / epsilon)^2  sum over the queries w of W_i of  w (A^T A)^- w^T
+
+summed over analyst i's queries; A holds the rows that analyst i reads.  With s_i the shares:
+
+    sharing ratio   Err_i(M, all, epsilon) / Err_i(M, {W_i}, s_i epsilon)
+    interference    I_i(j) = Err_j(M, all, epsilon) / Err_j(M, all but i, (1 - s_i) epsilon)
+
+A ratio above 1 is a violation.  Nothing is clipped.  Selection is deterministic, so leaving an
+analyst out holds everybody else's own strategy fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqlmadp.mechanism.base import JointStrategy, Mechanism
+from sqlmadp.workload.solver import Solver, solver_for
+from sqlmadp.workload.workload import Workload
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a mechanism would give every analyst."""
+
+    strategy: JointStrategy
+    errors: tuple[float, ...]
+    """Each analyst's expected error, summed over queries, in the collective."""
+    alone: tuple[float, ...]
+    """The same with the analyst's own share and nobody else."""
+    interference: Matrix
+    """``[i, j]``: the ratio by which analyst i's joining changes analyst j's error; 1 for i = j."""
+
+    @property
+    def total_error(self) -> float:
+        """Return the sum of everyone's expected error."""
+        return float(sum(self.errors))
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Return each analyst's sharing ratio."""
+        return tuple(_ratio(e, a) for e, a in zip(self.errors, self.alone, strict=True))
+
+    @property
+    def sharing_ratio(self) -> float:
+        """Return the largest sharing ratio."""
+        return max(self.ratios)
+
+    @property
+    def worst_interference(self) -> float:
+        """Return the largest interference between two different analysts (1 for a single one)."""
+        apart = self.interference[~np.eye(len(self.errors), dtype=np.bool_)]
+        return float(apart.max(initial=0.0)) if apart.size else 1.0
+
+
+def outcome(
+    mechanism: Mechanism,
+    workloads: Sequence[Workload],
+    shares: Sequence[Fraction],
+    epsilon: Fraction,
+) -> Outcome:
+    """Return the expected errors and fairness measures of a mechanism."""
+    everyone = range(len(workloads))
+
+    def errors(members: Sequence[int]) -> dict[int, float]:
+        chosen = [workloads[m] for m in members]
+        budget = [shares[m] for m in members]
+        spent = epsilon * sum(budget) / sum(shares)
+        strategy = mechanism.select(chosen, budget)
+        return dict(zip(members, expected_errors(strategy, chosen, spent), strict=True))
+
+    strategy = mechanism.select(workloads, shares)
+    together = expected_errors(strategy, workloads, epsilon)
+    interference = np.ones((len(workloads), len(workloads)))
+    for i in everyone if len(workloads) > 1 else ():
+        for j, error in errors([m for m in everyone if m != i]).items():
+            interference[i, j] = _ratio(together[j], error)
+    alone = tuple(errors([m])[m] for m in everyone)
+    return Outcome(strategy, together, alone, interference)
+
+
+def expected_errors(
+    strategy: JointStrategy, workloads: Sequence[Workload], epsilon: Fraction
+) -> tuple[float, ...]:
+    """Return each analyst's expected error, summed over queries."""
+    solvers: dict[tuple[int, ...], Solver] = {}
+    known: dict[tuple[tuple[int, ...], str], float] = {}
+    errors = []
+    for analyst, workload in enumerate(workloads):
+        reads = strategy.reads[analyst]
+        if reads not in solvers:
+            solvers[reads] = solver_for(strategy.read_by(analyst))
+        key = (reads, workload.fingerprint)
+        if key not in known:
+            variances = (solvers[reads].variances(block).sum() for block in workload.blocks)
+            known[key] = float(sum(variances))
+        errors.append(noise_variance(strategy.sensitivity, epsilon) * known[key])
+    return tuple(errors)
+
+
+def noise_variance(sensitivity: int, epsilon: Fraction) -> float:
+    """Return the variance of Laplace noise of scale ``sensitivity / epsilon``."""
+    return 2 * float(sensitivity / epsilon) ** 2
+
+
+def _ratio(error: float, reference: float) -> float:
+    """Return ``error / reference``; two errors of 0 are equal."""
+    if reference == 0:
+        return 1.0 if error == 0 else float("inf")
+    return error / reference

@@ -1,0 +1,96 @@
+"""Waterfilling: measure each direction once, with the weight of everyone who asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from scipy import sparse
+
+from sqlmadp.mechanism.base import JointStrategy, read_by_all, scaled, whole_shares
+from sqlmadp.schema.marginal import Block, expand
+from sqlmadp.strategy.cache import StrategyCache
+from sqlmadp.strategy.integer import S
+from sqlmadp.strategy.select import select
+from sqlmadp.workload.workload import Workload, common
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waterfilling:
+    """Select first, then pour: parallel strategy queries share one bucket [PWFM21].
+
+    Each analyst's share is spent on the strategy that analyst would choose alone.  Strategy
+    queries that point the same way are poured into one bucket, whoever they came from, and
+    each bucket is measured once.  Every column of every strategy sums to exactly S, so pouring
+    in one more analyst raises the sensitivity by exactly that analyst's part and every other row
+    stays or grows: sharing incentive and non-interference hold exactly at tolerance 0.
+    """
+
+    cache: StrategyCache | None = None
+    tolerance: float = 0.0
+    """0: exactly parallel.  Otherwise the paper's rule: cosine at least ``1 - tolerance``."""
+
+    def select(self, workloads: Sequence[Workload], shares: Sequence[Fraction]) -> JointStrategy:
+        """Pour everyone's strategy, scaled by the share, into buckets."""
+        parts = whole_shares(shares)
+        blocks = [
+            scaled(block, part)
+            for workload, part in zip(workloads, parts, strict=True)
+            for block in select(workload, cache=self.cache).blocks
+        ]
+        poured = [self._pour(group) for group in _by_scope(blocks)]
+        return read_by_all(poured, sum(parts) * S, len(workloads))
+
+    def _pour(self, block: Block) -> Block:
+        rows = pour_exact(block.matrix) if self.tolerance == 0 else self._pour_close(block.matrix)
+        return Block(block.marginal, rows)
+
+    def _pour_close(self, rows: sparse.csr_array) -> sparse.csr_array:
+        """Pour a row into the first bucket that is close enough, in order, as the paper does."""
+        buckets = np.zeros((0, rows.shape[1]), dtype=np.int64)
+        for row in rows.toarray():
+            lengths = np.linalg.norm(buckets.astype(np.float64), axis=1) * np.linalg.norm(row)
+            close = np.flatnonzero(buckets @ row >= (1 - self.tolerance) * lengths)
+            if len(close):
+                buckets[close[0]] += row
+            else:
+                buckets = np.vstack([buckets, row])
+        return sparse.csr_array(buckets)
+
+
+def pour_exact(rows: sparse.csr_array) -> sparse.csr_array:
+    """Add up parallel rows: divide each by its gcd, hash, and add the gcds of equal ones."""
+    rows = sparse.csr_array(rows)
+    rows.eliminate_zeros()
+    rows.sort_indices()
+    starts, sizes = rows.indptr[:-1], np.diff(rows.indptr)
+    signs = np.sign(rows.data[starts])  # A row and its negative are the same question.
+    heights = np.gcd.reduceat(rows.data, starts) * signs
+    directions = rows.data // np.repeat(heights, sizes)
+    found: dict[tuple[bytes, bytes], int] = {}
+    first: list[int] = []
+    weights: list[int] = []
+    for row, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        part = slice(start, start + size)
+        key = (rows.indices[part].tobytes(), directions[part].tobytes())
+        bucket = found.setdefault(key, len(first))
+        if bucket == len(first):
+            first.append(row)
+            weights.append(0)
+        weights[bucket] += abs(int(heights[row]))
+    primitive = sparse.csr_array((directions, rows.indices, rows.indptr), shape=rows.shape)[first]
+    poured = sparse.diags_array(np.array(weights, dtype=np.int64), dtype=np.int64) @ primitive
+    return sparse.csr_array(poured, dtype=np.int64)
+
+
+def _by_scope(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Stack the rows of each scope over the common refinement of their partitions."""
+    parts: dict[tuple[str, ...], list[Block]] = {}
+    for block in blocks:
+        parts.setdefault(block.marginal.scope, []).append(block)
+    for group in parts.values():
+        marginal = common([block.marginal for block in group])
+        stacked = [expand(block.matrix, block.marginal, marginal) for block in group]
+        yield Block(marginal, sparse.csr_array(sparse.vstack(stacked), dtype=np.int64))

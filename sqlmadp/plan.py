@@ -1,0 +1,253 @@
+"""The release plan: analysts, shares, schema, mechanism, epsilon.
+
+    schema    = "../../schemas/people.toml"
+    source    = "people.parquet"       # the private table
+    epsilon   = "1"                    # exact: "1", "0.5", "1/3"
+    mechanism = "waterfilling"         # this one if the line is left out
+
+    [ledger]
+    path   = "people.ledger"
+    budget = "2"                       # the whole epsilon that the ledger may spend
+
+    [analysts.alice]
+    queries = "alice.sql"              # a file, a list of files, or a glob
+    share   = "1/3"                    # equal shares if nobody has one
+
+Paths are relative to the plan's folder.  Numbers are exact fractions, so they are written
+as text: TOML's own 0.1 is not one tenth.  Reading a plan reads no data, and every mistake
+of the file is reported at once.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import unicodedata
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from sqlmadp.errors import PlanError
+from sqlmadp.toml_file import Table, TomlFile, dotted, is_name, show, suggest
+
+MECHANISMS = ("independent", "identity", "utilitarian", "weighted_utilitarian", "waterfilling")
+"""The mechanisms that a plan may name."""
+
+DEFAULT_MECHANISM = "waterfilling"
+
+_POSITIVE = 'a number above 0 in quotes, such as "1", "0.5" or "1/3", of at most 20 digits'
+_QUERIES = 'a file, a list of files or a glob, such as "alice.sql" or "alice/*.sql"'
+
+# Bounded, so that the number also fits wherever floating point works out an expected error.
+_NUMBER = re.compile(
+    r"[+-]?([0-9]{1,20}(/[0-9]{1,20})?|[0-9]{0,20}\.?[0-9]{1,20}(e[+-]?[0-9]{1,2})?)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analyst:
+    """A named party with SQL files and a share."""
+
+    name: str
+    files: tuple[Path, ...]
+    """Files of statements, in the order of the plan; a glob's in alphabetical order."""
+    share: Fraction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What one release is made of; shares sum to exactly 1."""
+
+    path: Path
+    schema_path: Path
+    source: str
+    """The private table, as the plan names it."""
+    epsilon: Fraction
+    mechanism: str
+    ledger_path: Path
+    budget: Fraction
+    """The whole epsilon that the ledger may spend; at least ``epsilon``."""
+    analysts: tuple[Analyst, ...]
+    """In the order of the file."""
+
+    @classmethod
+    def open(cls, path: str | Path) -> Plan:
+        """Return the plan in the file at ``path``; PlanError lists all of its mistakes."""
+        file = TomlFile(Path(path), PlanError)
+        root, folder = file.root, Path(path).parent
+        root.only(("schema", "source", "epsilon", "mechanism", "ledger", "analysts"), "a plan")
+        schema = root.text("schema", 'a schema file, such as "people.toml"')
+        if schema is not None and not os.path.isfile(folder / schema):
+            _report_missing(root, "schema", schema)
+        source = root.text("source", 'the private table, such as "people.parquet"')
+        mechanism = _mechanism(root)
+        ledger_path, budget = _ledger(root)
+        epsilon = _epsilon(root, budget)
+        analysts = _analysts(root, folder)
+        file.finish()
+        return cls(
+            path=Path(path),
+            schema_path=folder / (schema or ""),
+            source=source or "",
+            epsilon=epsilon or Fraction(0),
+            mechanism=mechanism,
+            ledger_path=folder / (ledger_path or ""),
+            budget=budget or Fraction(0),
+            analysts=analysts,
+        )
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder that the plan's paths are relative to."""
+        return self.path.parent
+
+
+def _mechanism(root: Table) -> str:
+    given = root.values.get("mechanism", DEFAULT_MECHANISM)
+    if isinstance(given, str) and given in MECHANISMS:
+        return given
+    hint = suggest(given, MECHANISMS) if isinstance(given, str) else ""
+    root.refuse("mechanism", ", ".join(show(name) for name in MECHANISMS), hint=hint)
+    return DEFAULT_MECHANISM
+
+
+def _ledger(root: Table) -> tuple[str | None, Fraction | None]:
+    ledger = root.table("ledger", "a table with path and budget, [ledger]")
+    if ledger is None:
+        return None, None
+    ledger.only(("path", "budget"), "the ledger")
+    return ledger.text("path", 'a file, such as "people.ledger"'), _positive(ledger, "budget")
+
+
+def _epsilon(root: Table, budget: Fraction | None) -> Fraction | None:
+    epsilon = _positive(root, "epsilon")
+    if epsilon is not None and budget is not None and epsilon > budget:
+        root.report(
+            "epsilon",
+            f"is {epsilon}, above ledger.budget, which is {budget}; allowed: at most the budget",
+            code="epsilon-above-budget",
+            hint=f"Lower epsilon to at most {budget}; a ledger never spends more than its budget.",
+        )
+    return epsilon
+
+
+def _positive(table: Table, name: str) -> Fraction | None:
+    """Return the exact positive number at ``name``, or None and a mistake noted."""
+    given = table.values.get(name)
+    if isinstance(given, float):
+        hint = (
+            f'In quotes it is exact: {name} = "{given}".' if _NUMBER.fullmatch(str(given)) else ""
+        )
+        table.refuse(name, _POSITIVE, hint=hint)
+        return None
+    number = _exact(given)
+    if number is None or number <= 0:
+        table.refuse(name, _POSITIVE)
+        return None
+    return number
+
+
+def _exact(given: object) -> Fraction | None:
+    if isinstance(given, int) and not isinstance(given, bool) and abs(given) < 10**20:
+        return Fraction(given)
+    text = given if isinstance(given, str) else ""
+    if not _NUMBER.fullmatch(text.lower()):
+        return None
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        return None
+
+
+def _analysts(root: Table, folder: Path) -> tuple[Analyst, ...]:
+    declared = root.table("analysts", "a table an analyst, such as [analysts.alice]")
+    if declared is None:
+        return ()
+    if not declared.values:
+        root.report("analysts", "is empty; allowed: at least one analyst", code="no-analysts")
+    _check_names(declared)
+    files: dict[str, tuple[Path, ...]] = {}
+    tables: list[Table] = []
+    for name in declared.values:
+        table = declared.table(name, "a table with queries and, if you like, a share")
+        if table is not None:
+            table.only(("queries", "share"), "an analyst")
+            tables.append(table)
+            files[name] = _files(table, folder)
+    shares = _shares(declared, tables)
+    return tuple(
+        Analyst(name=name, files=files[name], share=share) for name, share in shares.items()
+    )
+
+
+def _check_names(declared: Table) -> None:
+    """Note names that cannot be folders, which hold an analyst's answers, and names twice."""
+    names: dict[str, str] = {}
+    for name in declared.values:
+        unusable = not is_name(name) or name != name.strip() or len(name.encode()) > 200
+        if unusable or name[0] == "." or name[-1] == "." or set(name) & set('/\\<>:"|?*'):
+            allowed = 'a name that a folder can have: no / \\ < > : " | ? * and no dot at its ends'
+            message = f"has a name that its answers' folder cannot have; allowed: {allowed}"
+            declared.report(name, message, code="bad-name")
+        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+        first = names.setdefault(folded, name)
+        if first != name:
+            declared.report(
+                name,
+                f"has the same name as {dotted((*declared.key, first))}; "
+                "allowed: names that differ in more than case or the form of their letters",
+                code="duplicate-analyst",
+            )
+
+
+def _files(table: Table, folder: Path) -> tuple[Path, ...]:
+    """Return an analyst's files of statements, each once."""
+    given = table.values.get("queries")
+    items = given if isinstance(given, list) else [given]
+    names = [item for item in items if isinstance(item, str) and is_name(item)]
+    if not names or len(names) < len(items):
+        table.refuse("queries", _QUERIES)
+        return ()
+    files: dict[Path, Path] = {}
+    for name in names:
+        found = _find(name, folder)
+        if not found:
+            _report_missing(table, "queries", name)
+        for file in found:
+            files.setdefault(file.resolve(), file)
+    return tuple(files.values())
+
+
+def _find(name: str, folder: Path) -> list[Path]:
+    """Return the files that a name or glob stands for, in alphabetical order."""
+    if os.path.isfile(folder / name):
+        return [folder / name]
+    matches = glob.glob(name, root_dir=folder, recursive=True)
+    return [folder / match for match in sorted(matches) if os.path.isfile(folder / match)]
+
+
+def _report_missing(table: Table, key: str, name: str) -> None:
+    what = "matches no file" if glob.has_magic(name) else "is no file"
+    message = f"names {show(name)}, which {what}; allowed: a file, relative to the plan's folder"
+    table.report(key, message, code="missing-file")
+
+
+def _shares(declared: Table, tables: list[Table]) -> dict[str, Fraction]:
+    """Return every analyst's share: as written by all, or equal when written by nobody."""
+    without = [table.key[-1] for table in tables if "share" not in table.values]
+    if len(without) == len(tables):
+        return {name: Fraction(1, len(without)) for name in without}
+    shares = {
+        table.key[-1]: _positive(table, "share") for table in tables if "share" in table.values
+    }
+    if without:
+        names = ", ".join(show(name) for name in without)
+        message = f"has shares, but not for {names}; allowed: a share for everyone or for nobody"
+        declared.file.report(declared.key, message, code="missing-share")
+        return {}
+    known = {name: share for name, share in shares.items() if share is not None}
+    if len(known) == len(shares) and (total := sum(known.values())) != 1:
+        message = f"has shares that sum to {total}; allowed: shares that sum to exactly 1"
+        declared.file.report(declared.key, message, code="shares-not-one")
+    return known

@@ -1,0 +1,133 @@
+"""Integer strategies: drafts rounded so that every column sums to exactly the same number.
+
+A strategy's entries are integers, and within a block every column sums to exactly the
+block's weight; the weights of a strategy sum to exactly ``S``.  The rows of B are rounded down,
+and each group's own row takes what is left, so nothing rests on floating point and no
+column has slack.  Slack would break non-interference: two strategies with slack in different
+columns would pay for a sensitivity that a third one then raises.
+
+Cells that no query counts form one group of their own.  Where that is cheap each of its declared
+cells gets a row instead: it costs its owner nothing and may help others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition, cell_map
+from sqlmadp.strategy.joint import Draft
+from sqlmadp.workload.workload import ScopeWorkload
+
+Matrix = NDArray[np.float64]
+IntMatrix = NDArray[np.int64]
+
+S = 1 << 16
+"""The sum of every column of a strategy."""
+
+FINEST = 10
+"""Entries of B below ``2^-FINEST`` of their block's weight are dropped: they only cost rows."""
+
+DECLARED_CELLS = 256
+"""Declared cells of a scope up to which each unasked cell gets a row of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerBlock:
+    """A block over groups: the weight of each group's own row, and the rows B."""
+
+    scope: ScopeWorkload
+    own: IntMatrix
+    rows: IntMatrix
+
+    @property
+    def gram(self) -> Matrix:
+        """Return ``A^T A`` over groups."""
+        rows = self.rows.astype(np.float64)
+        return np.asarray(rows.T @ rows + np.diag(self.own.astype(np.float64) ** 2))
+
+    def expanded(self) -> Block:
+        """Return the block over cells, each unasked cell with its own row where that is cheap."""
+        scope = self.scope
+        split = self._splits_unasked()
+        marginal = _declared(scope.marginal) if split else scope.marginal
+        labels = scope.labels[cell_map(scope.marginal, marginal)]
+        own = labels if not split else _numbered_apart(labels, scope.unasked)
+        weights = np.zeros(int(own.max()) + 1, dtype=np.int64)
+        weights[own] = self.own[labels]
+        singles = sparse.diags_array(weights, dtype=np.int64) @ _membership(own, len(weights))
+        dense = sparse.csr_array(self.rows) @ _membership(labels, scope.groups)
+        matrix = sparse.csr_array(sparse.vstack([dense, singles[weights > 0]]), dtype=np.int64)
+        return Block(marginal, matrix)
+
+    def _splits_unasked(self) -> bool:
+        """Tell whether the unasked cells get rows of their own.
+
+        Not when a row of B touches them: then the sum of the group helps its owner.
+        """
+        unasked = self.scope.unasked
+        if unasked is None or self.rows[:, unasked].any():
+            return False
+        return _declared(self.scope.marginal).size <= DECLARED_CELLS
+
+
+def rounded(draft: Draft) -> tuple[IntegerBlock, ...]:
+    """Return a draft as integers: column sums exactly the weights, weights summing to S."""
+    weights = _apportion(draft.weights)
+    return tuple(
+        _rounded(scope, rows, weight)
+        for scope, rows, weight in zip(draft.layout.scopes, draft.rows, weights, strict=True)
+        if weight > 0
+    )
+
+
+def _rounded(scope: ScopeWorkload, rows: Matrix, weight: int) -> IntegerBlock:
+    shares = rows / (1 + np.abs(rows).sum(axis=0))
+    shares[np.abs(shares) < 2.0**-FINEST] = 0
+    integers = np.trunc(shares * weight).astype(np.int64)
+    integers = integers[integers.any(axis=1)]
+    own = weight - np.abs(integers).sum(axis=0)
+    return IntegerBlock(scope, own.astype(np.int64), integers)
+
+
+def workload_block(scope: ScopeWorkload, weight: int) -> IntegerBlock:
+    """Return the distinct queries themselves, scaled up to ``weight``, slack in own rows."""
+    queries = np.unique(scope.queries.toarray(), axis=0)
+    largest = np.abs(queries).sum(axis=0).max()
+    integers = np.trunc(queries / largest * weight).astype(np.int64)
+    integers = integers[integers.any(axis=1)]
+    return IntegerBlock(scope, weight - np.abs(integers).sum(axis=0), integers)
+
+
+def _apportion(weights: Sequence[float]) -> list[int]:
+    """Return integers proportional to ``weights`` that sum to exactly S (largest remainder)."""
+    total = sum(weights)
+    exact = [S * weight / total for weight in weights]
+    floors = [int(value) for value in exact]
+    order = sorted(range(len(exact)), key=lambda i: (floors[i] - exact[i], i))
+    for i in order[: S - sum(floors)]:
+        floors[i] += 1
+    return floors
+
+
+def _declared(marginal: Marginal) -> Marginal:
+    finest = tuple(Partition.finest(len(p.labels)) for p in marginal.partitions)
+    return Marginal(marginal.scope, finest)
+
+
+def _numbered_apart(labels: Labels, group: int | None) -> Labels:
+    """Return the labels with every cell of ``group`` in a group of its own."""
+    apart = labels.copy()
+    cells = np.flatnonzero(labels == group)
+    apart[cells] = labels.max() + 1 + np.arange(len(cells))
+    return Partition.of(apart).labels
+
+
+def _membership(labels: Labels, groups: int) -> sparse.csr_array:
+    cells = len(labels)
+    ones = np.ones(cells, dtype=np.int64)
+    return sparse.csr_array((ones, (labels, np.arange(cells))), shape=(groups, cells))

@@ -1,0 +1,119 @@
+"""A workload: one analyst's queries as blocks, one a scope, reduced without loss.
+
+The queries of one scope are stacked over the common refinement of their partitions.  Two
+cells with identical columns are never told apart, so they are merged into one *group*:
+column by column first (the partitions), then jointly inside the scope.  A strategy over
+groups is as good as one over cells, and the optimiser sees only
+
+    gram = V^T V,   V = the stacked queries over groups
+
+which is all that the expected error depends on.  The fingerprint is made of the
+partitions, groups and Gram matrices, so it does not depend on the order of the queries:
+analysts who ask the same get the same strategy, bit for bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition, expand
+from sqlmadp.workload.reduce import distinct_columns, reduced
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """The queries of one analyst, in the analyst's order."""
+
+    blocks: tuple[Block, ...]
+    """Reduced: each over the coarsest partitions that express it."""
+
+    @classmethod
+    def of(cls, blocks: Iterable[Block]) -> Workload:
+        """Return the workload of the given queries, each block reduced."""
+        return cls(tuple(reduced(block) for block in blocks))
+
+    @cached_property
+    def scopes(self) -> tuple[ScopeWorkload, ...]:
+        """Return the queries stacked scope by scope, reduced, in the order of scopes."""
+        by_scope: dict[tuple[str, ...], list[Block]] = {}
+        for block in self.blocks:
+            by_scope.setdefault(block.marginal.scope, []).append(block)
+        return tuple(ScopeWorkload.of(by_scope[scope]) for scope in sorted(by_scope))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a hash that equal questions share, in whatever order they are asked."""
+        digest = hashlib.sha256()
+        for scope in self.scopes:
+            digest.update(repr(scope.marginal.scope).encode())
+            for partition in scope.marginal.partitions:
+                digest.update(partition.key)
+            digest.update(scope.labels.tobytes())
+            digest.update(np.ascontiguousarray(scope.gram_key).tobytes())
+        return digest.hexdigest()
+
+    def scaled(self, factor: float) -> Workload:
+        """Return the same queries with every row multiplied by ``factor``."""
+        return Workload(tuple(Block(b.marginal, b.matrix * factor) for b in self.blocks))
+
+
+def stacked(workloads: Iterable[Workload]) -> Workload:
+    """Return all queries of all ``workloads`` as one workload."""
+    return Workload(tuple(block for workload in workloads for block in workload.blocks))
+
+
+def common(marginals: Sequence[Marginal]) -> Marginal:
+    """Return the coarsest marginal that is as fine as each of ``marginals``, of one scope."""
+    columns = zip(*(marginal.partitions for marginal in marginals), strict=True)
+    return Marginal(marginals[0].scope, tuple(reduce(Partition.refine, c) for c in columns))
+
+
+@dataclass(frozen=True, eq=False)
+class ScopeWorkload:
+    """All queries of one scope, over groups of cells that no query tells apart."""
+
+    marginal: Marginal
+    labels: Labels
+    """The group of every cell of the marginal."""
+    queries: sparse.csr_array
+    """One row a query, one column a group."""
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block]) -> ScopeWorkload:
+        """Stack blocks of one scope and merge the cells that none of them tells apart."""
+        marginal = common([block.marginal for block in blocks])
+        rows = sparse.vstack([expand(b.matrix, b.marginal, marginal) for b in blocks], format="csc")
+        labels, first = distinct_columns(rows)
+        return cls(marginal, labels, sparse.csr_array(rows[:, first], dtype=np.float64))
+
+    @property
+    def groups(self) -> int:
+        """Return the number of groups."""
+        return int(self.queries.shape[1])
+
+    @cached_property
+    def gram(self) -> Matrix:
+        """Return ``V^T V`` over groups, dense."""
+        return np.asarray((self.queries.T @ self.queries).todense(), dtype=np.float64)
+
+    @property
+    def gram_key(self) -> Matrix:
+        """Return the numbers of the Gram matrix that a fingerprint is made of."""
+        gram = sparse.csr_array(self.queries.T @ self.queries)
+        gram.sort_indices()
+        return np.concatenate([gram.indptr, gram.indices, gram.data]).astype(np.float64)
+
+    @cached_property
+    def unasked(self) -> int | None:
+        """Return the group of the cells that no query counts, or None if there is none."""
+        asked = np.asarray(abs(self.queries).sum(axis=0)).reshape(-1) > 0
+        return None if asked.all() else int(np.flatnonzero(~asked)[0])
