@@ -12,7 +12,7 @@ Two ways, one interface:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -42,8 +42,12 @@ class Solver(Protocol):
     def variances(self, block: Block) -> Matrix:
         """Return each row's variance in units of the noise variance."""
 
-    def answers(self, block: Block, values: Sequence[Matrix]) -> Matrix:
-        """Return each row's best answer, given the noisy ``values`` of every strategy block."""
+    def fit(self, values: Sequence[Matrix]) -> Answers:
+        """Return what answers blocks, given the noisy ``values`` of every strategy block."""
+
+
+Answers = Callable[[Block], Matrix]
+"""Gives each row of a block its best answer."""
 
 
 def solver_for(blocks: Sequence[Block]) -> Solver:
@@ -78,8 +82,8 @@ class DenseSolver:
         half = solve_triangular(self._factor, scaled.T, lower=True, check_finite=False)
         return np.asarray((half * half).sum(axis=0))
 
-    def answers(self, block: Block, values: Sequence[Matrix]) -> Matrix:
-        """Return each row's best answer, given the noisy ``values`` of every strategy block."""
+    def fit(self, values: Sequence[Matrix]) -> Answers:
+        """Return what answers blocks, given the noisy ``values`` of every strategy block."""
         moments = np.zeros(self.coordinates.size)
         for strategy, value in zip(self._blocks, values, strict=True):
             coefficients, box = self.coordinates.cells(strategy.marginal)
@@ -87,8 +91,12 @@ class DenseSolver:
         scaled = moments[self._chosen] * self._scale
         estimate = np.zeros(self.coordinates.size)
         estimate[self._chosen] = self._scale * self._refined(scaled)
-        parts = [self._covered_rows(part) @ estimate for part in self._slices(block)]
-        return np.concatenate(parts) if parts else np.zeros(0)
+
+        def answers(block: Block) -> Matrix:
+            parts = [self._covered_rows(part) @ estimate for part in self._slices(block)]
+            return np.concatenate(parts) if parts else np.zeros(0)
+
+        return answers
 
     def _refined(self, moments: Matrix) -> Matrix:
         """Solve, then once more for what rounding left over: counts may be in the millions."""
@@ -142,12 +150,16 @@ class IdentitySolver:
         squares = np.asarray(block.matrix.multiply(block.matrix) @ copies)
         return np.asarray(squares / self._weight**2)
 
-    def answers(self, block: Block, values: Sequence[Matrix]) -> Matrix:
-        """Return each row's best answer, given the noisy ``values`` of every strategy block."""
-        self._check(block)
-        cells = cell_map(block.marginal, self._marginal)
-        sums = np.bincount(cells, weights=values[0], minlength=block.marginal.size)
-        return np.asarray(block.matrix @ sums / self._weight)
+    def fit(self, values: Sequence[Matrix]) -> Answers:
+        """Return what answers blocks, given the noisy ``values`` of the strategy block."""
+
+        def answers(block: Block) -> Matrix:
+            self._check(block)
+            cells = cell_map(block.marginal, self._marginal)
+            sums = np.bincount(cells, weights=values[0], minlength=block.marginal.size)
+            return np.asarray(block.matrix @ sums / self._weight)
+
+        return answers
 
     def _check(self, block: Block) -> None:
         place = dict(zip(self._marginal.scope, self._marginal.partitions, strict=True))

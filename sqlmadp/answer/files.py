@@ -1,0 +1,81 @@
+"""Result files: the rows of a query as CSV, Parquet or JSON.
+
+CSV and Parquet hold exactly the columns of the statement, with DuckDB's types.  JSON holds
+the expected errors too.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+
+from sqlmadp.answer.rows import Result
+from sqlmadp.errors import OperationalError
+from sqlmadp.sql.sandbox import quote
+
+FORMATS = ("csv", "parquet", "json")
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """Return a result as plain values, in the form of ``release --json``."""
+    return {
+        "columns": [name for name, _ in result.columns],
+        "rows": [list(row) for row in result.rows],
+        "rmse": {name: list(errors) for name, errors in result.rmse.items()},
+    }
+
+
+def encode(value: Any) -> bytes:
+    """Return a value as JSON; what JSON does not know becomes text."""
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2)
+
+
+def write_result(result: Result, path: Path) -> None:
+    """Write a result to ``path`` in the format of its suffix, whole or not at all."""
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".json":
+            aside.write_bytes(encode(as_json(result)) + b"\n")
+        else:
+            _copy(result, aside, path.suffix[1:])
+        os.replace(aside, path)
+    except (OSError, duckdb.IOException) as error:
+        reason = error.strerror if isinstance(error, OSError) else "DuckDB cannot write there"
+        message = f"cannot write {str(path)!r} ({reason}); the release is stored, so run it again"
+    else:
+        return
+    aside.unlink(missing_ok=True)
+    raise OperationalError(f"{message} with another --out: it spends nothing")
+
+
+def _copy(result: Result, path: Path, form: str) -> None:
+    names = _distinct([name for name, _ in result.columns])
+    declared = ", ".join(
+        f"{quote(name)} {kind}" for name, (_, kind) in zip(names, result.columns, strict=True)
+    )
+    with duckdb.connect(":memory:") as connection:
+        connection.execute(f"CREATE TABLE result ({declared})")
+        if result.rows:
+            marks = ", ".join("?" for _ in names)
+            connection.executemany(f"INSERT INTO result VALUES ({marks})", result.rows)
+        target = str(path).replace("'", "''")
+        options = "FORMAT csv, HEADER" if form == "csv" else "FORMAT parquet"
+        connection.execute(f"COPY result TO '{target}' ({options})")
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Return names that a table can have: DuckDB results may repeat one, tables may not."""
+    taken: set[str] = set()
+    distinct = []
+    for name in names:
+        free, number = name, 1
+        while free.casefold() in taken:
+            free, number = f"{name}_{number}", number + 1
+        taken.add(free.casefold())
+        distinct.append(free)
+    return distinct

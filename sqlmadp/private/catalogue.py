@@ -1,0 +1,96 @@
+"""The catalogue check: whether the source is the table that the schema declares.
+
+A column that is missing, or stored as a type that does not hold the declared one, is
+refused here.  Were it only found while counting, the failure would depend on records.
+
+Guarantee  Reads no record; the messages depend on the schema and the catalogue only.
+Requires   An engine whose catalogue lists the columns of the table.
+Numerics   None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlmadp.errors import Problem, SourceError
+from sqlmadp.private.engines import Engine, Kind, SourceColumn
+from sqlmadp.schema.domain import Column, Domain
+
+_INTEGERS: frozenset[Kind] = frozenset({"integer", "wide integer", "untyped text"})
+_ACCEPTED: dict[str, frozenset[Kind]] = {
+    "BOOLEAN": frozenset({"boolean", "untyped text"}),
+    "BIGINT": _INTEGERS,
+    "DATE": frozenset({"date", "untyped text"}),
+    "DOUBLE": _INTEGERS | {"real"},
+    "VARCHAR": frozenset({"text", "untyped text"}),
+}
+_STORED_AS = {
+    "BOOLEAN": "a BOOLEAN column",
+    "BIGINT": "a column of an integer type",
+    "DATE": "a DATE column",
+    "DOUBLE": "a column of a numeric type",
+    "VARCHAR": "a VARCHAR or ENUM column",
+}
+
+
+def check_catalogue(engine: Engine, domain: Domain) -> None:
+    """Raise SourceError naming every declared column that the source does not hold."""
+    problems = catalogue_problems(engine, domain)
+    if problems:
+        raise SourceError("\n\n".join(str(problem) for problem in problems))
+
+
+def catalogue_problems(engine: Engine, domain: Domain) -> tuple[Problem, ...]:
+    """Return one problem for every declared column that the source does not hold."""
+    catalogue = engine.catalogue()
+    found = (_problem(engine.location, column, catalogue) for column in domain.columns)
+    return tuple(problem for problem in found if problem is not None)
+
+
+def source_columns(engine: Engine, domain: Domain) -> dict[str, SourceColumn]:
+    """Return the source's column for every declared one, by declared name."""
+    by_name = {column.name.casefold(): column for column in engine.catalogue()}
+    return {column.name: by_name[column.name.casefold()] for column in domain.columns}
+
+
+def _problem(location: str, column: Column, catalogue: Sequence[SourceColumn]) -> Problem | None:
+    matches = [each for each in catalogue if each.name.casefold() == column.name.casefold()]
+    wanted = _STORED_AS[column.sql_type]
+    if not matches:
+        return Problem(
+            file=location,
+            code="missing-column",
+            message=f"the table has no column {column.name!r}, which the schema declares",
+            hint=f"Add {wanted} of that name, or take it out of the schema.{_others(catalogue)}",
+        )
+    if len(matches) > 1:
+        return Problem(
+            file=location,
+            code="ambiguous-column",
+            message=f"the table has several columns {column.name!r} that differ only in case",
+            hint="Rename all but one of them.",
+        )
+    if matches[0].kind in _ACCEPTED[column.sql_type]:
+        return None
+    return Problem(
+        file=location,
+        code="column-type",
+        message=(
+            f"column {column.name!r} is stored as {matches[0].native}, "
+            f"but the schema declares {_declared(column)}"
+        ),
+        hint=f"Store it as {wanted}, or change its type in the schema.",
+    )
+
+
+def _declared(column: Column) -> str:
+    if column.type != "category":
+        return f"type {column.type!r}"
+    return f"type 'category' with {'integer' if column.sql_type == 'BIGINT' else 'text'} values"
+
+
+def _others(catalogue: Sequence[SourceColumn]) -> str:
+    # The first line of a CSV file without a header is a record: never quote it.
+    if any(column.kind == "untyped text" for column in catalogue):
+        return " Is the first line of the file a header?"
+    return f" The table has: {', '.join(repr(column.name) for column in catalogue)}."

@@ -1,0 +1,104 @@
+"""Measure: the only way from the private table to anything that is shown.
+
+    stored?  ->  budget?  ->  recheck, sensitivity, scale  ->  catalogue  ->  count, A x, noise
+             ->  one transaction: budget, charge, measurement  ->  read back what was stored
+
+One epsilon sets the noise and the charge, so the two cannot disagree.  Before the
+transaction nothing leaves the process; after it the answers are paid for, and asking
+again returns them, free.
+
+Guarantee  The measurements of one ledger together are budget-differentially private.
+Requires   As in PROOF.md: an honest curator, one record (or as many as declared) a unit.
+Numerics   Exact integers up to the noise; see `blocks`, `sensitivity` and `noise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from sqlmadp.errors import InterfaceError, SourceError
+from sqlmadp.private import noise
+from sqlmadp.private.blocks import checked_blocks, exact_answers
+from sqlmadp.private.catalogue import check_catalogue
+from sqlmadp.private.data_vector import read_counts
+from sqlmadp.private.engines import Engine, Source, open_engine
+from sqlmadp.private.ledger import Ledger
+from sqlmadp.private.measurement import Measurement
+from sqlmadp.private.sensitivity import l1_sensitivity
+from sqlmadp.schema.domain import Domain
+from sqlmadp.schema.marginal import Block
+
+READ_FAILED = (
+    "the private table could not be read; nothing was spent and nothing is shown. The reason is "
+    "withheld, since it may depend on records: open the source with its own tools to find it"
+)
+
+
+def measure(
+    blocks: Sequence[Block],
+    *,
+    source: Source,
+    domain: Domain,
+    ledger: Ledger,
+    release: str,
+    epsilon: Fraction,
+    analysts: Sequence[str],
+    mechanism: str,
+    metadata: Mapping[str, Any],
+) -> Measurement:
+    """Spend ``epsilon`` once and return noisy answers to every row of ``blocks``.
+
+    ``release`` is the hash of what was asked.  A completed release returns what is stored,
+    whatever the blocks are now, and spends nothing.
+    """
+    if not isinstance(epsilon, Fraction) or epsilon <= 0:
+        raise InterfaceError(f"epsilon must be a positive Fraction, not {epsilon!r}")
+    if (stored := ledger.find(release)) is not None:
+        return stored  # Already paid for and published: the same answers, free.
+    ledger.require(epsilon)  # A cheap refusal before any data is read.
+    checked = checked_blocks(blocks, domain)
+    sensitivity = l1_sensitivity(checked, domain)
+    scale = noise.noise_scale(sensitivity, epsilon)
+    msgspec.json.encode(metadata)  # What cannot be stored is refused before it is measured.
+    engine = open_engine(source, table=domain.table)
+    try:
+        check_catalogue(engine, domain)
+        values = _noisy_answers(engine, domain, checked, scale)
+    finally:
+        engine.close()
+    if values is None:
+        raise SourceError(READ_FAILED)
+    measurement = Measurement(
+        release=release,
+        blocks=checked,
+        values=values,
+        epsilon=epsilon,
+        sensitivity=sensitivity,
+        scale=scale,
+        metadata=metadata,
+    )
+    return ledger.record(measurement, analysts=analysts, mechanism=mechanism)
+
+
+def _noisy_answers(
+    engine: Engine, domain: Domain, blocks: Sequence[Block], scale: float
+) -> tuple[NDArray[np.int64], ...] | None:
+    """Return the noisy answers, one array a block; None if anything at all went wrong.
+
+    An exception in here may quote a record.  It ends here, and the caller raises another
+    once it is gone, so that no traceback is chained to it.
+    """
+    try:
+        counts = read_counts(engine, domain, [block.marginal for block in blocks])
+        exact = [exact_answers(*pair) for pair in zip(blocks, counts, strict=True)]
+        noisy = noise.add_discrete_laplace(np.concatenate(exact), scale)
+        ends = np.cumsum([block.rows for block in blocks])
+        return tuple(np.split(noisy, ends[:-1]))
+    except Exception:
+        return None

@@ -1,0 +1,204 @@
+"""Groups: from masks and group keys to the rows of blocks, without the product of all columns.
+
+Factors that share a column, directly or through others, form a *component*; factors of
+different components are independent, so the groups of a statement are all combinations
+of its components' groups, and its matrix is a Kronecker product of small ones:
+
+    row = (group of component 1, group of component 2, ...)      entry = product of entries
+
+A component is stored as the group number of each of its cells (-1 where a cell is not
+counted), never as a matrix.  The FILTER of an aggregate may tie components together for
+that aggregate alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from scipy import sparse
+
+from sqlmadp.schema.marginal import TOTAL, Block, Marginal, row_major_strides
+from sqlmadp.sql.factor import Factor, Integers, TooManyCellsError, align
+
+MAX_GROUPS = 1_000_000
+"""The most groups that a statement may return."""
+MAX_ENTRIES = 2**24
+"""The most cells that a block may tell apart."""
+
+_OUT = -1
+
+
+class TooManyGroupsError(Exception):
+    """A statement would return too many groups."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__(groups)
+        self.groups = groups
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """Factors that belong together: the groups that their keys form where all masks hold."""
+
+    factor: Factor
+    """The group of every cell, or -1."""
+    keys: tuple[int, ...]
+    """Which keys of the statement vary with this component."""
+    codes: Integers
+    """For each group, the value numbers of those keys; groups ascend by them."""
+
+    @property
+    def size(self) -> int:
+        """Return the number of groups."""
+        return len(self.codes)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The groups of a statement, in the order of their keys' first declared cells."""
+
+    components: tuple[Component, ...]
+    codes: Integers
+    """For each group, the value number of every key."""
+    rank: Integers
+    """The place of each combination of components' groups in that order."""
+    grouped: bool
+
+    @property
+    def size(self) -> int:
+        """Return the number of rows."""
+        return len(self.codes) if self.grouped else 1
+
+
+def form_groups(masks: Sequence[Factor], keys: Sequence[Factor], *, grouped: bool) -> Groups:
+    """Return every group that the domain allows where all masks hold."""
+    factors = [*masks, *keys]
+    components = []
+    for places in connected([factor.columns for factor in factors]):
+        here = [place - len(masks) for place in places if place >= len(masks)]
+        chosen = [factors[place] for place in places if place < len(masks)]
+        components.append(_component(chosen, {key: keys[key] for key in here}))
+    sizes = [component.size for component in components]
+    total = math.prod(sizes)
+    if total > MAX_GROUPS:
+        raise TooManyGroupsError(total)
+    places_in = np.unravel_index(np.arange(total), sizes) if sizes else ()
+    codes = np.zeros((total, len(keys)), dtype=np.int64)
+    for component, place in zip(components, places_in, strict=True):
+        codes[:, component.keys] = component.codes[place]
+    # The last key of lexsort is the one that counts most.
+    ascending = np.lexsort(codes.T[::-1]) if len(keys) else np.arange(total)
+    rank = np.empty(total, dtype=np.int64)
+    rank[ascending] = np.arange(total)
+    return Groups(tuple(components), codes[ascending], rank, grouped)
+
+
+def _component(masks: list[Factor], keys: dict[int, Factor]) -> Component:
+    zero, arrays = align([*masks, *keys.values()])
+    inside = np.ones(zero.values.shape, dtype=bool)
+    for array in arrays[: len(masks)]:
+        inside &= array == 1
+    codes = [np.broadcast_to(array, zero.values.shape)[inside] for array in arrays[len(masks) :]]
+    table = np.stack(codes, axis=1) if codes else np.zeros((int(inside.sum()), 0), np.int64)
+    found, place = _distinct(table)
+    groups = np.full(zero.values.shape, _OUT, dtype=np.int64)
+    groups[inside] = place
+    return Component(zero.map(groups).reduce(), tuple(keys), found)
+
+
+def _distinct(table: Integers) -> tuple[Integers, Integers]:
+    """Return the distinct rows of a table, ascending, and which of them every row is."""
+    place = np.zeros(len(table), dtype=np.int64)
+    for column in table.T:
+        # Numbered anew after every column, so that the numbers never overflow.
+        _, place = np.unique(place * (column.max(initial=0) + 1) + column, return_inverse=True)
+        place = place.reshape(-1)
+    _, first = np.unique(place, return_index=True)
+    return table[first], place
+
+
+def block(groups: Groups, masks: Sequence[Factor]) -> Block:
+    """Return one row a group: which cells it counts, of those where all masks hold."""
+    strides = row_major_strides([component.size for component in groups.components])
+    # A component's group number becomes what it adds to the number of the combination.
+    steps = [
+        component.factor.map(
+            np.where(component.factor.values == _OUT, _OUT, component.factor.values * stride)
+        )
+        for component, stride in zip(groups.components, strides, strict=True)
+    ]
+    factors = [*steps, *masks]
+    parts = [
+        _tie(
+            [factors[place] for place in places if place < len(steps)],
+            [factors[place] for place in places if place >= len(steps)],
+        )
+        for places in connected([factor.columns for factor in factors])
+    ]
+    if groups.size == 0 or any((part.values == _OUT).all() for part in parts):
+        return Block(TOTAL, sparse.csr_array((groups.size, 1), dtype=np.float64))
+    return _product(parts, groups)
+
+
+def _tie(steps: list[Factor], masks: list[Factor]) -> Factor:
+    zero, arrays = align([*steps, *masks])
+    shape = zero.values.shape
+    total = np.zeros(shape, dtype=np.int64)
+    inside = np.ones(shape, dtype=bool)
+    for array in arrays[: len(steps)]:
+        total += array
+        inside &= array != _OUT
+    for array in arrays[len(steps) :]:
+        inside &= array == 1
+    return zero.map(np.where(inside, total, _OUT)).reduce()
+
+
+def _product(parts: Sequence[Factor], groups: Groups) -> Block:
+    """Return the Kronecker product of the parts."""
+    partition_of = {
+        name: partition
+        for part in parts
+        for name, partition in zip(part.columns, part.partitions, strict=True)
+    }
+    scope = tuple(sorted(partition_of))
+    marginal = Marginal(scope, tuple(partition_of[name] for name in scope))
+    if marginal.size > MAX_ENTRIES:
+        raise TooManyCellsError(scope, marginal.size, MAX_ENTRIES)
+    strides = dict(zip(scope, row_major_strides(marginal.shape), strict=True))
+    rows = columns = np.zeros(1, dtype=np.int64)
+    for part in parts:
+        steps = [
+            np.arange(n) * strides[name]
+            for name, n in zip(part.columns, part.values.shape, strict=True)
+        ]
+        offsets = reduce(np.add.outer, steps, np.zeros((), dtype=np.int64))
+        inside = part.values != _OUT
+        rows = np.add.outer(rows, part.values[inside]).reshape(-1)
+        columns = np.add.outer(columns, offsets[inside]).reshape(-1)
+    matrix = sparse.csr_array(
+        (np.ones(len(rows)), (groups.rank[rows], columns)), shape=(groups.size, marginal.size)
+    )
+    return Block(marginal, matrix)
+
+
+def connected(scopes: Sequence[Iterable[str]]) -> list[list[int]]:
+    """Return the positions of ``scopes``, those that share a name (or a chain of them) together."""
+    leader = list(range(len(scopes)))
+
+    def find(place: int) -> int:
+        while leader[place] != place:
+            place = leader[place]
+        return place
+
+    owner: dict[str, int] = {}
+    for place, scope in enumerate(scopes):
+        for name in scope:
+            leader[find(place)] = find(owner.setdefault(name, place))
+    found: dict[int, list[int]] = {}
+    for place in range(len(scopes)):
+        found.setdefault(find(place), []).append(place)
+    return list(found.values())

@@ -1,0 +1,168 @@
+"""Statements: an analyst's file, split into named pieces of SQL that know where they stand.
+
+DuckDB's own tokenizer finds the semicolons, so strings and comments are read as DuckDB
+reads them.  ``-- name: adults`` above a statement names it; a statement without a name is
+``q1``, ``q2``, ... by its position in the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import duckdb
+
+from sqlmadp.errors import Problem, SqlError
+
+MAX_CHARACTERS = 100_000
+"""The longest statement that is parsed."""
+MAX_NAME = 100
+"""The longest name of a statement; names become file names."""
+
+_EXCERPT = 100
+_NAME_COMMENT = re.compile(r"^--[ \t]*name:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME}}}")
+
+Span = tuple[int, int]
+"""Start and length inside a statement's text, in UTF-8 bytes, as DuckDB counts."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of an analyst, and where it stands in its file."""
+
+    file: str
+    name: str
+    text: str
+    start: int = 0
+    """Where the text begins in ``source``, in characters."""
+    source: str = field(default="", repr=False)
+    """The whole file, for excerpts; the text alone when empty."""
+
+    def problem(
+        self, code: str, message: str, *, hint: str = "", span: Span | None = None
+    ) -> Problem:
+        """Return a mistake in this statement, underlined at ``span`` or else at its first line."""
+        encoded = self.text.encode()
+        first, length = span if span is not None else (0, len(encoded))
+        begin = len(encoded[:first].decode(errors="ignore"))
+        end = len(encoded[: first + length].decode(errors="ignore"))
+        source, shift = (self.source, self.start) if self.source else (self.text, 0)
+        line, column, excerpt = _locate(source, shift + begin, shift + end)
+        return Problem(
+            file=self.file,
+            message=message,
+            code=code,
+            hint=hint,
+            line=line,
+            column=column,
+            excerpt=excerpt,
+        )
+
+    def refuse(
+        self, code: str, message: str, *, hint: str = "", span: Span | None = None
+    ) -> SqlError:
+        """Return the error that refuses this statement for one mistake."""
+        return SqlError([self.problem(code, message, hint=hint, span=span)])
+
+
+def split(text: str, *, file: str) -> list[Statement]:
+    """Return the statements of a file in order, or raise an SqlError with every mistake."""
+    problems: list[Problem] = []
+    statements: list[Statement] = []
+    names: set[str] = set()
+    for start, end, given in _ranges(text):
+        name = f"q{len(statements) + 1}" if given is None else given
+        statement = Statement(file, name, text[start:end].rstrip(), start, text)
+        problems.extend(_name_problems(statement, names))
+        if len(statement.text) > MAX_CHARACTERS:
+            problems.append(_too_long(statement))
+        names.add(name.casefold())
+        statements.append(statement)
+    if not statements:
+        problems.append(
+            Problem(
+                file=file,
+                code="no-statement",
+                message="the file holds no statement",
+                hint="Write at least one SELECT with COUNT(*), ended by a semicolon.",
+            )
+        )
+    if problems:
+        raise SqlError(problems)
+    return statements
+
+
+def _too_long(statement: Statement) -> Problem:
+    return statement.problem(
+        "too-long",
+        f"the statement has {len(statement.text):,} characters; "
+        f"at most {MAX_CHARACTERS:,} are read",
+        span=(0, 1),
+    )
+
+
+def _name_problems(statement: Statement, taken: set[str]) -> Iterator[Problem]:
+    name = statement.name
+    if not _NAME.fullmatch(name):
+        yield statement.problem(
+            "bad-name",
+            f"{name!r} cannot name a statement",
+            hint=f"Names become file names: up to {MAX_NAME} letters, digits, '_' and '-'.",
+            span=(0, 1),
+        )
+    if name.casefold() in taken:
+        yield statement.problem(
+            "duplicate-name",
+            f"the name {name!r} is used twice in this file",
+            hint="Give every statement a '-- name: ...' of its own; unnamed ones are q1, q2, ...",
+            span=(0, 1),
+        )
+
+
+def _ranges(text: str) -> Iterator[tuple[int, int, str | None]]:
+    """Yield where every statement begins and ends, in characters, and the name given to it."""
+    encoded = text.encode()
+    tokens = [(start, kind) for start, kind in duckdb.tokenize(text)]
+    ends = [start for start, _ in tokens[1:]] + [len(encoded)]
+    to_character = _character_offsets(encoded, [0, len(encoded), *(start for start, _ in tokens)])
+    begin: int | None = None
+    name: str | None = None
+    for (start, kind), end in zip(tokens, ends, strict=True):
+        if kind == duckdb.token_type.comment:
+            if begin is None and (names := _NAME_COMMENT.findall(encoded[start:end].decode())):
+                name = names[-1]
+        elif encoded[start : start + 1] == b";":
+            if begin is not None:
+                yield to_character[begin], to_character[start], name
+            begin, name = None, None
+        elif begin is None:
+            begin = start
+    if begin is not None:
+        yield to_character[begin], to_character[len(encoded)], name
+
+
+def _character_offsets(encoded: bytes, offsets: list[int]) -> dict[int, int]:
+    """Return the character offset of each byte offset, in one pass over the text."""
+    characters: dict[int, int] = {}
+    last, count = 0, 0
+    for offset in sorted(set(offsets)):
+        count += len(encoded[last:offset].decode())
+        characters[offset] = count
+        last = offset
+    return characters
+
+
+def _locate(source: str, begin: int, end: int) -> tuple[int, int, str]:
+    """Return line and column of ``begin``, and the line with the span underlined."""
+    line_start = source.rfind("\n", 0, begin) + 1
+    line_end = source.find("\n", begin)
+    line_end = len(source) if line_end < 0 else line_end
+    line, column = source.count("\n", 0, begin) + 1, begin - line_start + 1
+    # A very long line is shown from a little before the span.
+    shown_start = line_start if begin - line_start < _EXCERPT else begin - _EXCERPT // 2
+    shown = source[shown_start : min(line_end, shown_start + 2 * _EXCERPT)].rstrip()
+    indent = "".join("\t" if mark == "\t" else " " for mark in source[shown_start:begin])
+    width = max(1, min(end, shown_start + len(shown)) - begin)
+    return line, column, f"{shown}\n{indent}{'^' * width}"

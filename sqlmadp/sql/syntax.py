@@ -1,0 +1,214 @@
+"""Syntax: DuckDB's own syntax tree of a statement, and the small grammar of its nodes.
+
+A statement is parsed by the very parser that gives it its meaning, so nothing can be lost
+in translation: DuckDB hands its tree over as JSON (``json_serialize_sql``) and turns a
+tree back into text (``json_deserialize_sql``).  A node is a dictionary with a ``class``, a
+``type``, the place in the text it came from, and its children.  This module knows where
+the children are; which nodes an analyst may use is decided in ``allowed``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sqlmadp.sql.statements import Span
+
+Node = dict[str, Any]
+
+_NOWHERE = 2**64 - 1
+_PLACE = frozenset({"query_location", "query_location_length"})
+# LIKE ... ESCAPE is printed as the function it stands for: the same call, another spelling.
+_IMMATERIAL = _PLACE | {"is_operator"}
+
+AND, OR, NOT = "CONJUNCTION_AND", "CONJUNCTION_OR", "OPERATOR_NOT"
+NOT_NULL = "OPERATOR_IS_NOT_NULL"
+
+
+def children(node: Node) -> list[Node]:
+    """Return the expressions directly below an expression."""
+    found: list[Node] = []
+
+    def note(child: Node) -> Node:
+        found.append(child)
+        return child
+
+    rebuild(node, note)
+    return found
+
+
+def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Return a copy of an expression whose direct children went through ``change``."""
+    copy = dict(node)
+    match node["class"]:
+        case "COMPARISON":
+            names: tuple[str, ...] = ("left", "right")
+        case "BETWEEN":
+            names = ("input", "lower", "upper")
+        case "CAST" | "COLLATE":
+            names = ("child",)
+        case "CASE":
+            names = ("else_expr",)
+            copy["case_checks"] = [
+                {part: change(check[part]) for part in ("when_expr", "then_expr")}
+                for check in node["case_checks"]
+            ]
+        case "FUNCTION":
+            names = ("filter",)
+            copy["arguments"] = [
+                {**argument, "expression": change(argument["expression"])}
+                for argument in node["arguments"]
+            ]
+        case "CONJUNCTION" | "OPERATOR":
+            names = ()
+            copy["children"] = [change(child) for child in node["children"]]
+        case _:
+            names = ()
+    for name in names:
+        if node[name] is not None:
+            copy[name] = change(node[name])
+    return copy
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield an expression and everything below it, from the top."""
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        yield current
+        pending.extend(reversed(children(current)))
+
+
+def column_names(node: Node) -> frozenset[str]:
+    """Return the declared columns of a resolved expression."""
+    return frozenset(part["column_names"][0] for part in walk(node) if is_column(part))
+
+
+def is_column(node: Node) -> bool:
+    """Return whether an expression is a bare column."""
+    return bool(node["class"] == "COLUMN_REF")
+
+
+def span(node: Node) -> Span | None:
+    """Return the part of the statement that a node was read from, its operands included."""
+    places = [
+        (part["query_location"], part["query_location"] + part["query_location_length"])
+        for part in walk(node)
+        if part["query_location"] != _NOWHERE
+    ]
+    if not places:
+        return None
+    start = min(start for start, _ in places)
+    return start, max(end for _, end in places) - start
+
+
+def fingerprint(tree: Any) -> str:
+    """Return text that is equal just when two trees are, wherever they stand in the text."""
+    return json.dumps(tree if not isinstance(tree, dict | list) else bare(tree), sort_keys=True)
+
+
+def bare(tree: Any) -> Any:
+    """Return a tree without the places it was read from."""
+    if isinstance(tree, dict):
+        return {key: bare(value) for key, value in tree.items() if key not in _IMMATERIAL}
+    if isinstance(tree, list):
+        return [bare(item) for item in tree]
+    return tree
+
+
+def unaliased(node: Node) -> Node:
+    """Return an expression without the name it was given."""
+    return {**node, "alias": ""}
+
+
+def column(*names: str) -> Node:
+    """Return a reference to a column."""
+    return _node("COLUMN_REF", "COLUMN_REF", column_names=list(names))
+
+
+def operator(kind: str, *operands: Node) -> Node:
+    """Return an operator such as ``OPERATOR_IS_NOT_NULL`` applied to its operands."""
+    place = operands[0]
+    return {
+        **_node("OPERATOR", kind, children=list(operands)),
+        **{name: place[name] for name in _PLACE},
+    }
+
+
+def integer(number: int) -> Node:
+    """Return an integer constant."""
+    return _node("CONSTANT", "VALUE_CONSTANT", literal={"kind": "INTEGER", "text": str(number)})
+
+
+def cast(node: Node, type_name: str) -> Node:
+    """Return ``CAST(node AS type_name)``."""
+    type_node = _node(
+        "TYPE",
+        "TYPE",
+        catalog="",
+        schema="",
+        type_name=type_name,
+        children=[],
+        qualified_name={"path": [type_name]},
+    )
+    return _node("CAST", "OPERATOR_CAST", child=node, try_cast=False, type_expr=type_node)
+
+
+def _node(kind: str, subtype: str, **fields: Any) -> Node:
+    return {
+        "class": kind,
+        "type": subtype,
+        "alias": "",
+        "query_location": _NOWHERE,
+        "query_location_length": 0,
+        **fields,
+    }
+
+
+def table(name: str) -> Node:
+    """Return a FROM clause that reads one table."""
+    return {
+        "type": "BASE_TABLE",
+        "alias": "",
+        "sample": None,
+        "query_location": _NOWHERE,
+        "query_location_length": 0,
+        "schema_name": "",
+        "table_name": name,
+        "column_name_alias": [],
+        "catalog_name": "",
+        "at_clause": None,
+        "qualified_name": {"path": [name]},
+    }
+
+
+def select(
+    items: list[Node],
+    *,
+    source: Node | None = None,
+    where: Node | None = None,
+    modifiers: list[Node] | None = None,
+) -> Node:
+    """Return a plain SELECT."""
+    nothing = {
+        "type": "EMPTY",
+        "alias": "",
+        "sample": None,
+        "query_location": _NOWHERE,
+        "query_location_length": 0,
+    }
+    return {
+        "type": "SELECT_NODE",
+        "modifiers": modifiers or [],
+        "cte_map": {"map": []},
+        "select_list": items,
+        "from_table": source or nothing,
+        "where_clause": where,
+        "group_expressions": [],
+        "group_sets": [],
+        "aggregate_handling": "STANDARD_HANDLING",
+        "having": None,
+        "sample": None,
+        "qualify": None,
+    }
