@@ -85,6 +85,8 @@ def cuts(statements: Iterable[Statement], domain: Domain) -> dict[str, set[float
     if not found:
         return found
     evaluator = Evaluator(domain)
+    statements = list(statements)
+    evaluator.sandbox.read_ahead(statement.text for statement in statements)
     for statement in statements:
         try:
             for column, value in _cuts_of(statement, evaluator):
@@ -138,7 +140,7 @@ def _bind(
         raise statement.refuse(
             "evaluation",
             error.message,
-            hint="This happens on a value that the schema declares; TRY_CAST or CASE can avoid it.",
+            hint="This happens on a value that the schema declares; TRY(...) or CASE avoids it.",
             span=span(error.node),
         ) from None
     except TooManyCellsError as error:

@@ -14,6 +14,9 @@ from sqlmadp.sql.expressions import ExpressionChecker, Functions
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.syntax import Node, is_column, span, walk
 
+MAX_NODES = 100_000
+"""How large a statement may grow when aliases are replaced by what they stand for."""
+
 _TABLES = {
     "JOIN": ("join", "joins are not supported yet"),
     "SUBQUERY": ("subquery", "subqueries are not supported yet"),
@@ -57,6 +60,31 @@ class _Checker(ExpressionChecker):
             self._check_modifier(modifier)
         if not self.problems:
             self._check_rows(select)
+            self._check_growth(select)
+
+    def _check_growth(self, select: Node) -> None:
+        """Refuse aliases of aliases that grow without end when they are replaced."""
+        sizes: dict[str, int] = {}
+
+        def size(node: Node) -> int:
+            parts = [part["column_names"][-1] if is_column(part) else "" for part in walk(node)]
+            return sum(
+                1 if not name or name in self.domain else sizes.get(name.casefold(), 1)
+                for name in parts
+            )
+
+        total = 0
+        for node in _expressions(select):
+            grown = size(node)
+            total += grown
+            if node["alias"]:
+                sizes[node["alias"].casefold()] = grown
+        if total > MAX_NODES:
+            self.refuse(
+                "too-large",
+                f"the statement has {total:,} parts once aliases are replaced by what they "
+                f"stand for; at most {MAX_NODES:,} are supported",
+            )
 
     def _check_clauses(self, select: Node) -> None:
         sets = select["group_sets"]
@@ -118,13 +146,7 @@ class _Checker(ExpressionChecker):
 
     def _check_rows(self, select: Node) -> None:
         """Refuse a statement whose result would be records rather than counts."""
-        parts = [*select["select_list"], *([select["having"]] if select["having"] else [])]
-        parts += [
-            order["expression"]
-            for modifier in select["modifiers"]
-            for order in modifier.get("orders", ())
-        ]
-        if any(is_aggregate(part) for node in parts for part in walk(node)):
+        if any(is_aggregate(part) for node in _expressions(select) for part in walk(node)):
             return
         grouped = select["group_expressions"] or select["aggregate_handling"] != "STANDARD_HANDLING"
         if grouped:
@@ -135,6 +157,19 @@ class _Checker(ExpressionChecker):
             )
         else:
             self.refuse_rows(span(select["select_list"][0]))
+
+
+def _expressions(select: Node) -> list[Node]:
+    """Return every expression of a SELECT, the select list first."""
+    orders = [order for modifier in select["modifiers"] for order in modifier.get("orders", ())]
+    nodes = [
+        *select["select_list"],
+        select["where_clause"],
+        *select["group_expressions"],
+        select["having"],
+        *(order["expression"] for order in orders),
+    ]
+    return [node for node in nodes if node is not None]
 
 
 def _is_order_by_all(node: Node) -> bool:

@@ -187,14 +187,14 @@ class ExpressionChecker:
         if name in ("min", "max", "arg_min", "arg_max", "min_by", "max_by", "first", "last"):
             self.refuse(
                 "min-max",
-                f"{_shown(name)} depends on a single record, so no noise can hide it",
+                f"{self._source(name, at)} depends on a single record, so no noise can hide it",
                 "Ask for counts by range instead, with CASE or integer division in GROUP BY.",
                 at,
             )
         elif kind == "aggregate":
             self.refuse(
                 "aggregate",
-                f"{_shown(name)} is not supported yet",
+                f"{self._source(name, at)} is not supported yet",
                 "GROUP BY the column and ask for COUNT(*): its values and counts hold the answer.",
                 at,
             )
@@ -209,6 +209,12 @@ class ExpressionChecker:
         else:
             hint = _nearest(name, FUNCTIONS)
             self.refuse("unknown-function", f"there is no function {name!r}", hint, at)
+
+    def _source(self, name: str, at: Span | None) -> str:
+        """Return a function call as the analyst wrote it, or its name if that is long."""
+        start, length = at or (0, 0)
+        text = self.statement.text.encode()[start : start + length].decode()
+        return text if 0 < len(text) <= 40 and "\n" not in text else name.upper()
 
     def _refuse_nondeterministic(self, name: str, at: Span | None) -> None:
         self.refuse(

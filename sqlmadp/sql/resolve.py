@@ -31,9 +31,6 @@ from sqlmadp.sql.syntax import (
     walk,
 )
 
-MAX_NODES = 100_000
-"""How large an expression may grow when aliases are replaced by what they stand for."""
-
 
 @dataclass(frozen=True)
 class Resolved:
@@ -73,7 +70,6 @@ class _Resolver:
         for place, item in enumerate(self._items):
             if item["alias"]:
                 self._aliases.setdefault(item["alias"].casefold(), []).append(place)
-        self._nodes = 0
         self._keys: dict[str, int] = {}
         self._counts: dict[str, int] = {}
         self._predicates: list[tuple[Node, ...]] = []
@@ -91,7 +87,7 @@ class _Resolver:
         unique = {fingerprint(key): key for key in keys}
         return Resolved(
             where=where,
-            grouped=bool(tree["group_expressions"]) or self._groups_by_all,
+            grouped=bool(keys),
             keys=tuple(unique.values()),
             counts=tuple(self._predicates),
             outer=select(
@@ -124,7 +120,6 @@ class _Resolver:
 
     def _private(self, node: Node, within: frozenset[str] = frozenset()) -> Node:
         """Return an expression over declared columns, in one spelling."""
-        self._grow(node)
         if is_column(node):
             *_, name = node["column_names"]
             if name in self._domain:
@@ -149,15 +144,6 @@ class _Resolver:
             )
         return self._items[places[0]]
 
-    def _grow(self, node: Node) -> None:
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
-            raise self._statement.refuse(
-                "too-large",
-                f"the statement grows beyond {MAX_NODES:,} nodes when aliases are replaced",
-                span=span(node),
-            )
-
     # Names over the block: keys and counts, then aliases.
 
     def _outer(self, node: Node, within: frozenset[str] = frozenset()) -> Node:
@@ -178,7 +164,6 @@ class _Resolver:
             if key is not None:
                 return column(f"__k{key}")
         if is_alias:
-            self._grow(node)
             return self._outer(self._aliased(node, within), within | {names[0].casefold()})
         if names:
             raise self._statement.refuse(

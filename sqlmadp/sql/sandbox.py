@@ -14,12 +14,13 @@ from typing import Any
 
 import duckdb
 
+from sqlmadp.errors import SqlError
 from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.statements import Span, Statement
 from sqlmadp.sql.syntax import Node, bare, fingerprint, select, unaliased
 
-MAX_DEPTH = 200
-"""How deep an expression may nest.  DuckDB checks it while it parses."""
+MAX_DEPTH = 100
+"""How deep an expression may nest, which bounds every recursion over it."""
 
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,
@@ -28,8 +29,9 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
     "preserve_insertion_order": True,
     "threads": 1,
-    "memory_limit": "4GB",
-    "max_expression_depth": MAX_DEPTH,
+    "memory_limit": "1GB",
+    # More than MAX_DEPTH, since printing an expression adds parentheses.
+    "max_expression_depth": 1000,
     "errors_as_json": True,
 }
 
@@ -83,7 +85,10 @@ class Sandbox:
     def parse(self, statement: Statement) -> Node:
         """Return the SELECT of a statement as DuckDB's syntax tree."""
         self.read_ahead([statement.text])
-        tree = json.loads(self._trees.pop(statement.text))
+        try:
+            tree = json.loads(self._trees.pop(statement.text))
+        except RecursionError:
+            raise _too_deep(statement) from None
         if tree["error"]:
             raise _syntax_error(statement, tree)
         if len(tree["statements"]) != 1:
@@ -95,6 +100,8 @@ class Sandbox:
                 hint="Write the value into the statement.",
             )
         node: Node = tree["statements"][0]["node"]
+        if _depth(node) > MAX_DEPTH:
+            raise _too_deep(statement)
         return node
 
     def describe(self, statement: Statement) -> ResultColumns:
@@ -176,9 +183,8 @@ def explain(error: duckdb.Error) -> tuple[str, Span | None]:
         details = json.loads(body)
     except ValueError:
         return f"DuckDB says: {str(error).splitlines()[0]}", None
-    lines = str(details.get("exception_message", "")).split("\n")
-    # What follows are candidate functions and the like, a line each.
-    message = " ".join(line.strip() for line in lines[:2] if "Candidate" not in line)
+    # The further lines are candidate functions and advice that does not hold here.
+    message = str(details.get("exception_message", "")).partition("\n")[0]
     return f"DuckDB says: {kind}: {message}", _place(details)
 
 
@@ -189,14 +195,32 @@ def _place(details: dict[str, Any]) -> Span | None:
     return (int(details["position"]), 1) if "position" in details else None
 
 
-def _syntax_error(statement: Statement, tree: dict[str, Any]) -> Exception:
+def _depth(tree: Any) -> int:
+    """Return how many expressions stand inside each other, without recursion."""
+    deepest, pending = 0, [(tree, 0)]
+    while pending:
+        part, depth = pending.pop()
+        if isinstance(part, dict):
+            depth += "class" in part
+            deepest = max(deepest, depth)
+            pending.extend((value, depth) for value in part.values())
+        elif isinstance(part, list):
+            pending.extend((value, depth) for value in part)
+    return deepest
+
+
+def _too_deep(statement: Statement) -> SqlError:
+    return statement.refuse(
+        "too-deep",
+        f"the statement nests expressions deeper than {MAX_DEPTH} levels",
+        hint="Use IN for long lists of values, and AND or OR, which do not nest.",
+    )
+
+
+def _syntax_error(statement: Statement, tree: dict[str, Any]) -> SqlError:
     message = str(tree["error_message"])
     if "expression depth" in message:
-        return statement.refuse(
-            "too-deep",
-            f"the statement nests expressions deeper than {MAX_DEPTH} levels",
-            hint="Use IN for long lists of values, and AND or OR, which do not nest.",
-        )
+        return _too_deep(statement)
     if tree["error_type"] == "not implemented":
         return statement.refuse(
             "not-a-select",

@@ -124,12 +124,12 @@ def _name_problems(statement: Statement, taken: set[str]) -> Iterator[Problem]:
 def _ranges(text: str) -> Iterator[tuple[int, int, str | None]]:
     """Yield where every statement begins and ends, in characters, and the name given to it."""
     encoded = text.encode()
-    tokens = [(start, kind) for start, kind in duckdb.tokenize(text)]
-    ends = [start for start, _ in tokens[1:]] + [len(encoded)]
-    to_character = _character_offsets(encoded, [0, len(encoded), *(start for start, _ in tokens)])
+    tokens = duckdb.tokenize(text)
+    edges = [*(start for start, _ in tokens), len(encoded)]
+    to_character = _character_offsets(encoded, edges)
     begin: int | None = None
     name: str | None = None
-    for (start, kind), end in zip(tokens, ends, strict=True):
+    for (start, kind), end in zip(tokens, edges[1:], strict=True):
         if kind == duckdb.token_type.comment:
             if begin is None and (names := _NAME_COMMENT.findall(encoded[start:end].decode())):
                 name = names[-1]

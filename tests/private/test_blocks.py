@@ -1,0 +1,78 @@
+"""A strategy is rechecked at the boundary, and multiplied without rounding or overflow."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from sqlmadp.errors import StrategyError
+from sqlmadp.private.blocks import MAX_ANSWER, checked_blocks, exact_answers
+from sqlmadp.schema.marginal import TOTAL, Block, Marginal, Partition
+
+
+def total_block(rows, dtype=np.int64):
+    return Block(TOTAL, sparse.csr_array(np.array(rows, dtype=dtype)))
+
+
+def labelled(labels):
+    marginal = Marginal(("age",), (Partition(np.array(labels)),))
+    return Block(marginal, sparse.csr_array(np.ones((1, marginal.size), dtype=np.int64)))
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        (total_block([[1.0]], dtype=np.float64), "64-bit integers"),
+        (total_block([[1]], dtype=np.uint64), "64-bit integers"),
+        (Block(TOTAL, np.ones((1, 1), dtype=np.int64)), "csr_array"),
+        (total_block([[1, 1]]), "columns"),
+        (total_block([[2**31]]), "2\\^31"),
+        (total_block([[-(2**63)]]), "2\\^31"),
+        (labelled([0, 1, 2]), "does not label its 4 cells"),
+        (labelled([0, 1, 2, 3, 4]), "does not label its 4 cells"),
+        (labelled([0.0, 1.0, 2.0, 3.0]), "does not label"),
+        (labelled([1, 0, 2, 3]), "numbered by first cells"),
+        (labelled([0, 0, 2, 2]), "numbered by first cells"),
+        (labelled([0, -1, 1, 2]), "numbered by first cells"),
+        (Block(Marginal(("height",), ()), None), "declared columns"),
+        (Block(Marginal(("age",), ()), None), "one partition a column"),
+    ],
+)
+def test_a_block_that_must_not_be_measured_is_refused(people, block, message):
+    with pytest.raises(StrategyError, match=message):
+        checked_blocks([total_block([[1]]), block], people)
+
+
+def test_a_matrix_with_columns_out_of_range_is_refused(people):
+    block = total_block([[1]])
+    block.matrix.indices[0] = 7
+    with pytest.raises(StrategyError, match="malformed"):
+        checked_blocks([block], people)
+
+
+def test_a_strategy_without_rows_is_refused(people):
+    with pytest.raises(StrategyError, match="nothing to measure"):
+        checked_blocks([], people)
+
+
+def test_a_checked_block_no_longer_follows_the_one_it_was_made_of(people):
+    block = total_block([[1]])
+    (checked,) = checked_blocks([block], people)
+    block.matrix.data[0] = 9
+    assert checked.matrix.toarray().tolist() == [[1]]
+
+
+entries = st.integers(-(2**31) + 1, 2**31 - 1)
+counts = st.integers(0, 2**63 - 1) | st.integers(0, 100)
+
+
+@given(st.lists(st.tuples(entries, counts), min_size=1, max_size=8))
+@settings(deadline=None)
+def test_the_product_is_exact_for_every_vector_of_counts(pairs):
+    row, count = (np.array(side, dtype=np.int64) for side in zip(*pairs, strict=True))
+    marginal = Marginal(("age",), (Partition.finest(len(row)),))
+    exact = sum(int(a) * int(x) for a, x in pairs)
+    held = max(-MAX_ANSWER, min(MAX_ANSWER, exact))
+    block = Block(marginal, sparse.csr_array(row.reshape(1, -1)))
+    assert exact_answers(block, count).tolist() == [held]

@@ -1,0 +1,244 @@
+"""Counts agree with counting in Python, whatever the table holds."""
+
+import math
+from collections import Counter
+from datetime import date, timedelta
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sqlmadp.private.data_vector import counting_select, read_counts
+from sqlmadp.private.engines import Source, open_engine
+from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.schema.marginal import TOTAL, Marginal, Partition
+
+FIRST, LAST = date(2020, 2, 27), date(2020, 3, 2)
+ODD = (math.inf, -math.inf, math.nan, None)
+
+
+def domain_of(*, nullable, outside):
+    shared = {"nullable": nullable}
+    ordered = {"nullable": nullable, "outside": outside}
+    return Domain(
+        table="t",
+        columns=(
+            Column(name="word", type="category", values=("b", "a", "it's"), **shared),
+            Column(name="code", type="category", values=(7, -1), **shared),
+            Column(name="Flag", type="boolean", **shared),
+            Column(name="age", type="integer", minimum=-1, maximum=2, **ordered),
+            Column(name="day", type="date", minimum=FIRST, maximum=LAST, **ordered),
+            Column(name="size", type="real", minimum=0, maximum=1, cuts=(0.1, 0.3), **ordered),
+        ),
+    )
+
+
+def cell_of(column, value):
+    """Return the cell of one value by the words of the design, or None if it is out of domain."""
+    if value is None:
+        return column.null_cell
+    if column.type in {"category", "boolean"}:
+        values = list(column.values) or [False, True]
+        return values.index(value) if value in values else None
+    low, high = column.minimum, column.maximum
+    if value != value or (column.outside == "drop" and not low <= value <= high):
+        return None
+    value = min(max(value, low), high)
+    if column.type == "real":
+        return column.cell_of_real(value)
+    return value - low if column.type == "integer" else (value - low).days
+
+
+def counted_in_python(domain, marginal, records):
+    counts = np.zeros(marginal.size, dtype=np.int64)
+    names = [column.name for column in domain.columns]
+    for record in records:
+        cells = [cell_of(c, value) for c, value in zip(domain.columns, record, strict=True)]
+        if None in cells:
+            continue
+        place = 0
+        for name, partition in zip(marginal.scope, marginal.partitions, strict=True):
+            place = place * partition.size + partition.labels[cells[names.index(name)]]
+        counts[place] += 1
+    return counts
+
+
+RECORDS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "it's", "A", "", "é\u0000", None]),
+        st.sampled_from([7, -1, 0, None]),
+        st.sampled_from([True, False, None]),
+        st.sampled_from([-1, 0, 2, 3, -2, 2**62, -(2**63), None]),
+        st.sampled_from([None, *(FIRST + timedelta(days) for days in range(-1, 6))]),
+        st.sampled_from(
+            [0.0, -0.0, 0.1, math.nextafter(0.1, 1), 0.2, 0.3, 0.1 + 0.2, 1.0, 1.5, -5e-324, *ODD]
+        ),
+    ),
+    max_size=12,
+)
+SCOPES = st.lists(
+    st.sets(st.sampled_from(["word", "code", "Flag", "age", "day", "size"]), max_size=3),
+    min_size=1,
+    max_size=4,
+)
+
+
+def marginals_of(draw, domain, scopes):
+    for scope in scopes:
+        names = tuple(sorted(scope))
+        sizes = [domain.column(name).size for name in names]
+        yield Marginal(
+            names,
+            tuple(
+                Partition.of(np.array(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))))
+                if draw(st.booleans())
+                else Partition.finest(n)
+                for n in sizes
+            ),
+        )
+
+
+def write_table(folder, records, kind):
+    path = folder / f"t.{kind}"
+    path.unlink(missing_ok=True)
+    with duckdb.connect(str(path) if kind == "duckdb" else ":memory:") as connection:
+        connection.execute(
+            "CREATE TABLE t (word VARCHAR, code INTEGER, flag BOOLEAN, age BIGINT, "
+            "day DATE, size DOUBLE)"
+        )
+        if records:
+            connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", records)
+        if kind != "duckdb":
+            connection.execute(f"COPY t TO '{path}'")
+    return Source(location=path.name, folder=folder)
+
+
+def counts_of(source, domain, marginals):
+    engine = open_engine(source, table="t")
+    try:
+        return read_counts(engine, domain, marginals)
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "parquet"])
+@given(
+    data=st.data(),
+    records=RECORDS,
+    nullable=st.booleans(),
+    outside=st.sampled_from(["drop", "clamp"]),
+    scopes=SCOPES,
+)
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_counts_are_those_of_python(kind, tmp_path, data, records, nullable, outside, scopes):
+    domain = domain_of(nullable=nullable, outside=outside)
+    marginals = list(marginals_of(data.draw, domain, scopes))
+    counts = counts_of(write_table(tmp_path, records, kind), domain, marginals)
+    for marginal, counted in zip(marginals, counts, strict=True):
+        assert counted.dtype == np.int64
+        np.testing.assert_array_equal(counted, counted_in_python(domain, marginal, records))
+
+
+@pytest.fixture
+def csv_counts(tmp_path):
+    """Return a function that counts one column of a CSV file, by what its cells are called."""
+
+    def count(column, *fields):
+        (tmp_path / "t.csv").write_bytes(b"\n".join([column.name.encode(), *fields, b""]))
+        domain = Domain(table="t", columns=(column,))
+        marginal = Marginal((column.name,), (Partition.finest(column.size),))
+        (counts,) = counts_of(Source(location="t.csv", folder=tmp_path), domain, [marginal])
+        return {column.describe(cell): int(n) for cell, n in enumerate(counts) if n}
+
+    return count
+
+
+def test_text_that_is_no_integer_is_out_of_domain_and_not_null(csv_counts):
+    age = Column(name="age", type="integer", minimum=0, maximum=9, nullable=True)
+    fields = [b"3", b"x", b"9" * 30, b"9" * 300, b"-1", b"10", b'""', b"NULL", b"nan", b"3"]
+    assert csv_counts(age, *fields) == {"3": 2, "NULL": 1}
+
+
+def test_a_huge_integer_is_clamped(csv_counts):
+    age = Column(name="age", type="integer", minimum=0, maximum=9, outside="clamp")
+    assert csv_counts(age, b"9" * 30, b"-" + b"9" * 30, b"5") == {"9": 1, "0": 1, "5": 1}
+
+
+def test_text_that_is_no_date_is_out_of_domain(csv_counts):
+    day = Column(name="day", type="date", minimum=FIRST, maximum=LAST, nullable=True)
+    fields = [b"2020-02-29", b"2020-02-30", b"2020-13-01", b"tomorrow", b"0", b"99999999-01-01"]
+    assert csv_counts(day, *fields) == {"2020-02-29": 1}
+
+
+def test_infinite_dates_and_reals_are_clamped_and_nan_is_not(csv_counts):
+    day = Column(name="day", type="date", minimum=FIRST, maximum=LAST, outside="clamp")
+    assert csv_counts(day, b"infinity", b"-infinity") == {str(LAST): 1, str(FIRST): 1}
+    size = Column(name="size", type="real", minimum=0, maximum=1, outside="clamp")
+    fields = [b"inf", b"-inf", b"nan", b"-nan", b"1e300", b"0.5", b"one"]
+    assert csv_counts(size, *fields) == {"1.0": 2, "0.0": 1, "between 0.0 and 1.0": 1}
+
+
+def test_lines_that_do_not_parse_are_counted_nowhere(csv_counts):
+    word = Column(name="word", type="category", values=("a", "b"))
+    fields = [b"a", b"\xff\xfe", b'"a', b"b", b'c"']
+    assert csv_counts(word, b"a", b"b,b", b'"b"', b"z" * 3_000_000, b"a\x00", *fields) == {
+        "a": 2,
+        "b": 2,
+    }
+
+
+def test_a_collation_does_not_merge_values(tmp_path):
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute("CREATE TABLE t (word VARCHAR COLLATE NOCASE)")
+        connection.execute("INSERT INTO t VALUES ('a'), ('A'), ('a'), ('B')")
+    word = Column(name="word", type="category", values=("a", "A", "b"))
+    marginal = Marginal(("word",), (Partition.finest(3),))
+    source = Source(location="t.duckdb", folder=tmp_path)
+    (counts,) = counts_of(source, Domain(table="t", columns=(word,)), [marginal])
+    assert counts.tolist() == [2, 1, 0]
+
+
+def test_a_record_outside_the_domain_in_one_column_is_counted_in_no_scope(tmp_path):
+    domain = domain_of(nullable=False, outside="drop")
+    good = ("a", 7, True, 0, FIRST, 0.5)
+    bad = ("a", 7, True, 99, FIRST, 0.5)
+    source = write_table(tmp_path, [good, bad], "parquet")
+    word = Marginal(("word",), (Partition.finest(3),))
+    counts = counts_of(source, domain, [word, TOTAL])
+    assert [count.tolist() for count in counts] == [[0, 1, 0], [1]]
+
+
+def test_an_empty_table_has_zeros_everywhere(tmp_path):
+    domain = domain_of(nullable=True, outside="clamp")
+    word = Marginal(("word",), (Partition.finest(4),))
+    counts = counts_of(write_table(tmp_path, [], "parquet"), domain, [word, TOTAL])
+    assert [count.tolist() for count in counts] == [[0, 0, 0, 0], [0]]
+
+
+def test_the_statement_is_the_same_whatever_the_records_and_the_partitions(tmp_path):
+    domain = domain_of(nullable=True, outside="drop")
+    tables = [[], [("a", 7, True, 0, FIRST, 0.5)], [("canary", 8, None, 5, LAST, math.nan)] * 9]
+    statements = set()
+    for records in tables:
+        engine = open_engine(write_table(tmp_path, records, "duckdb"), table="t")
+        statements.add(counting_select(engine, domain, [("age",), ("age", "word")]).sql("duckdb"))
+        engine.close()
+    assert len(statements) == 1
+    assert "canary" not in statements.pop()
+
+
+def test_many_cuts_are_searched_correctly(tmp_path):
+    size = Column(name="size", type="real", minimum=0, maximum=1000)
+    size = size.with_cuts(float(cut) for cut in range(1, 1000))
+    domain = Domain(table="t", columns=(size,))
+    values = [half / 2 for half in range(2001)]
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT range / 2 AS size FROM range(2001)")
+    marginal = Marginal(("size",), (Partition.finest(size.size),))
+    (counts,) = counts_of(Source(location="t.duckdb", folder=tmp_path), domain, [marginal])
+    expected = Counter(size.cell_of_real(value) for value in values)
+    assert {cell: n for cell, n in enumerate(counts.tolist()) if n} == expected

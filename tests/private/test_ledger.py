@@ -1,0 +1,306 @@
+"""The ledger adds up, never forgets, and notices what was done to it."""
+
+import multiprocessing
+import shutil
+import sqlite3
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sqlmadp.errors import BudgetExceededError, InterfaceError, LedgerError
+from sqlmadp.private import Ledger, Measurement
+
+
+def measurement(release="r", epsilon="1/3", values=(1, 2)):
+    return Measurement(
+        release=release,
+        blocks=(),
+        values=(),
+        epsilon=Fraction(epsilon),
+        sensitivity=1,
+        scale=3.0,
+        metadata={"values": list(values)},
+    )
+
+
+def record(ledger, *arguments, **options):
+    made = measurement(*arguments, **options)
+    return ledger.record(made, analysts=["alice", "Bob"], mechanism="identity")
+
+
+def tamper(path, *statements):
+    """Change the file behind the ledger's back, triggers out of the way and back again."""
+    with sqlite3.connect(path) as connection:
+        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        triggers = triggers.fetchall()
+        for name, _ in triggers:
+            connection.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            connection.execute(statement)
+        for _, sql in triggers:
+            connection.execute(sql)
+    connection.close()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "people.ledger"
+
+
+def test_a_new_ledger_has_spent_nothing(ledger):
+    assert (ledger.budget, ledger.spent, ledger.left, ledger.charges) == (1, 0, 1, ())
+    assert ledger.find("r") is None
+
+
+def test_three_thirds_are_exactly_one(ledger):
+    for release in "abc":
+        record(ledger, release)
+    assert (ledger.spent, ledger.left) == (1, 0)
+    with pytest.raises(BudgetExceededError):
+        ledger.require(Fraction(1, 10**30))
+
+
+def test_a_charge_says_who_spent_what_when(ledger):
+    record(ledger)
+    (charge,) = ledger.charges
+    assert charge.release == "r"
+    assert charge.analysts == ("alice", "Bob")
+    assert charge.mechanism == "identity"
+    assert charge.epsilon == Fraction(1, 3)
+    assert charge.time.endswith("+00:00")
+    assert charge.hash == ledger.head
+
+
+def test_the_refusal_states_budget_spent_asked_and_left(ledger):
+    record(ledger)
+    with pytest.raises(BudgetExceededError) as caught:
+        ledger.require(Fraction(3, 4))
+    error = caught.value
+    assert (error.budget, error.spent, error.asked, error.left) == (
+        1,
+        Fraction(1, 3),
+        Fraction(3, 4),
+        Fraction(2, 3),
+    )
+
+
+def test_a_record_over_budget_changes_nothing(ledger):
+    record(ledger, "a", "2/3")
+    head = ledger.head
+    with pytest.raises(BudgetExceededError):
+        record(ledger, "b", "2/3")
+    assert (ledger.head, ledger.spent) == (head, Fraction(2, 3))
+    assert ledger.find("b") is None
+
+
+def test_what_is_recorded_outlives_the_process_byte_for_byte(path):
+    with Ledger.open(path, budget=Fraction(1)) as ledger:
+        stored = record(ledger)
+        head = ledger.head
+    with Ledger.read(path) as ledger:
+        assert ledger.head == head
+        assert ledger.find("r").encode() == stored.encode() == measurement().encode()
+
+
+def test_the_first_measurement_of_a_release_is_the_only_one(ledger):
+    first = record(ledger, values=(1,))
+    second = record(ledger, values=(2,))
+    assert second.encode() == first.encode()
+    assert len(ledger.charges) == 1
+
+
+def test_a_ledger_keeps_the_budget_it_was_created_with(path, ledger):
+    with pytest.raises(LedgerError, match=r"budget 1, but the plan says 2.*budget = \"1\""):
+        Ledger.open(path, budget=Fraction(2))
+
+
+@pytest.mark.parametrize("budget", [Fraction(0), Fraction(-1), 1.5, 1])
+def test_a_budget_is_a_positive_fraction(tmp_path, budget):
+    with pytest.raises(InterfaceError):
+        Ledger.open(tmp_path / "new.ledger", budget=budget)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("table", ["ledger", "charges"])
+@pytest.mark.parametrize("change", ["UPDATE {} SET rowid = 7", "DELETE FROM {}"])
+def test_rows_are_never_changed_or_deleted(path, ledger, table, change):
+    record(ledger)
+    with sqlite3.connect(path) as connection, pytest.raises(sqlite3.Error, match="append-only"):
+        connection.execute(change.format(table))
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE charges SET epsilon = '1/300' WHERE number = 1",
+        "UPDATE charges SET analysts = '[\"eve\"]' WHERE number = 1",
+        "UPDATE charges SET mechanism = 'other' WHERE number = 2",
+        "UPDATE charges SET time = '2000-01-01' WHERE number = 2",
+        "UPDATE charges SET release = 'other' WHERE number = 2",
+        "UPDATE charges SET measurement = '{}' WHERE number = 1",
+        "UPDATE charges SET measurement = CAST('{}' AS BLOB) WHERE number = 1",
+        "UPDATE charges SET digest = 'x' WHERE number = 1",
+        "UPDATE charges SET hash = 'x' WHERE number = 2",
+        "UPDATE charges SET number = 5 WHERE number = 2",
+        "DELETE FROM charges WHERE number = 1",
+        "UPDATE ledger SET budget = '100'",
+        "UPDATE ledger SET created = '2000-01-01'",
+        "DELETE FROM ledger",
+        "CREATE TABLE other (x)",
+        "CREATE TRIGGER t AFTER INSERT ON charges BEGIN SELECT 1; END",
+    ],
+)
+def test_a_ledger_that_was_changed_is_refused(path, ledger, statement):
+    record(ledger, "a")
+    record(ledger, "b")
+    ledger.close()
+    tamper(path, statement)
+    with pytest.raises(LedgerError, match=r"cannot be trusted.*restore"):
+        Ledger.read(path)
+
+
+def test_a_ledger_that_is_changed_while_open_refuses_to_record(path, ledger):
+    record(ledger, "a")
+    tamper(path, "UPDATE charges SET epsilon = '1/300'")
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        record(ledger, "b")
+
+
+def test_a_ledger_without_its_triggers_is_refused(path, ledger):
+    ledger.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TRIGGER charges_delete")
+    connection.close()
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        Ledger.read(path)
+
+
+def test_a_restored_older_copy_has_another_head(path, tmp_path, ledger):
+    record(ledger, "a")
+    ledger.close()
+    shutil.copy(path, tmp_path / "old")
+    with Ledger.read(path) as later:
+        record(later, "b")
+        head = later.head
+    with Ledger.read(tmp_path / "old") as restored:
+        assert restored.head != head
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\0" + b"\0" * 200])
+def test_a_file_that_is_no_ledger_is_refused_and_left_as_it_is(path, content):
+    path.write_bytes(content)
+    with pytest.raises(LedgerError, match=r"people\.ledger"):
+        Ledger.open(path, budget=Fraction(1))
+    assert path.read_bytes() == content
+
+
+def test_a_truncated_ledger_is_refused(path, ledger):
+    record(ledger, values=range(5000))
+    ledger.close()
+    path.write_bytes(path.read_bytes()[: 4096 * 3])
+    with pytest.raises(LedgerError):
+        Ledger.open(path, budget=Fraction(1))
+
+
+def test_a_ledger_of_a_newer_version_is_refused(path, ledger):
+    ledger.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    with pytest.raises(LedgerError, match="use a newer sqlmadp"):
+        Ledger.open(path, budget=Fraction(1))
+
+
+def test_a_ledger_that_vanished_but_left_its_write_ahead_file_is_not_made_anew(path):
+    path.with_name("people.ledger-wal").write_bytes(b"x")
+    with pytest.raises(LedgerError, match="restore"):
+        Ledger.open(path, budget=Fraction(1))
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    with pytest.raises(LedgerError, match="does not exist; create it"):
+        Ledger.open(tmp_path / "nowhere" / "a.ledger", budget=Fraction(1))
+
+
+def test_reading_never_creates_a_ledger(path):
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        Ledger.read(path)
+    assert not path.exists()
+
+
+def test_creating_a_ledger_leaves_one_file(path, tmp_path):
+    Ledger.open(path, budget=Fraction(1)).close()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_shows_and_charges_nothing(ledger):
+    pages = ledger._connection.execute("PRAGMA page_count").fetchone()[0]
+    ledger._connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(LedgerError, match="nothing is shown"):
+        record(ledger, values=range(10_000))
+    ledger._connection.execute("PRAGMA max_page_count = 1000000")
+    assert ledger.charges == ()
+    record(ledger)
+
+
+def race(path, barrier, results, release):
+    """Open (or create) the ledger at the same moment as the others, and try to spend 1/5."""
+    barrier.wait()
+    with Ledger.open(path, budget=Fraction(1)) as ledger:
+        try:
+            results.put(record(ledger, release, "1/5", values=[release]).encode())
+        except BudgetExceededError:
+            results.put(None)
+
+
+def run_race(path, releases):
+    context = multiprocessing.get_context("fork")
+    barrier, results = context.Barrier(len(releases)), context.Queue()
+    processes = [
+        context.Process(target=race, args=(path, barrier, results, release)) for release in releases
+    ]
+    for process in processes:
+        process.start()
+    outcomes = [results.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join()
+    return outcomes
+
+
+def test_eight_processes_racing_for_a_budget_of_five_get_five_releases(path):
+    outcomes = run_race(path, [f"r{number}" for number in range(8)])
+    assert sum(outcome is not None for outcome in outcomes) == 5
+    with Ledger.read(path) as ledger:
+        assert ledger.spent == 1
+
+
+def test_eight_processes_with_the_same_release_get_the_same_measurement_for_one_charge(path):
+    outcomes = run_race(path, ["same"] * 8)
+    assert len(set(outcomes)) == 1
+    assert outcomes[0] is not None
+    with Ledger.read(path) as ledger:
+        assert len(ledger.charges) == 1
+
+
+def test_a_measurement_reads_back_as_it_was_written(people, block_of):
+    blocks = (block_of(people, "age", "sex"), block_of(people, rows=[[3], [-4]]))
+    made = Measurement(
+        release="r",
+        blocks=blocks,
+        values=(np.arange(8) - 2**62, np.array([2**63 - 1, -(2**63)])),
+        epsilon=Fraction(1, 3),
+        sensitivity=2**40,
+        scale=0.1 + 0.2,
+        metadata={"z": [1.5, None, "é"], "a": {"cuts": {}}},
+    )
+    read = Measurement.decode(made.encode())
+    assert read.encode() == made.encode()
+    assert read.blocks[0].marginal == blocks[0].marginal
+    assert (read.blocks[0].matrix != blocks[0].matrix).nnz == 0
+    assert read.blocks[1].matrix.toarray().tolist() == [[3], [-4]]
+    assert (read.epsilon, read.scale, read.metadata) == (made.epsilon, made.scale, made.metadata)
+    for mine, theirs in zip(read.values, made.values, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+        assert mine.dtype == np.int64

@@ -1,0 +1,169 @@
+from datetime import date
+
+import numpy as np
+import pytest
+
+from sqlmadp.errors import SqlError
+from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.schema.marginal import TOTAL
+from sqlmadp.sql.bind import BoundQuery, bind, bind_all, cuts
+from sqlmadp.sql.evaluate import Evaluator
+from sqlmadp.sql.statements import split
+
+DOMAIN = Domain(
+    table="people",
+    columns=(
+        Column(name="sex", type="category", values=("m", "f")),
+        Column(name="age", type="integer", minimum=0, maximum=99),
+        Column(name="race", type="category", values=tuple("abcdefg")),
+        Column(name="state", type="category", values=tuple(f"s{n}" for n in range(51))),
+        Column(name="born", type="date", minimum=date(1900, 1, 1), maximum=date(2024, 12, 31)),
+        Column(name="income", type="real", minimum=0.0, maximum=100.0),
+        Column(name="points", type="integer", minimum=0, maximum=10**6),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Evaluator:
+    return Evaluator(DOMAIN)
+
+
+def bound(sql: str, evaluator: Evaluator) -> BoundQuery:
+    (statement,) = split(sql, file="a.sql")
+    return bind(statement, evaluator)
+
+
+def codes(sql: str, evaluator: Evaluator) -> list[str]:
+    with pytest.raises(SqlError) as caught:
+        bind_all(split(sql, file="a.sql"), evaluator)
+    return [problem.code for problem in caught.value.problems]
+
+
+def test_the_total_has_the_marginal_of_no_column(evaluator):
+    query = bound("SELECT COUNT(*) FROM people", evaluator)
+    assert query.aggregates[0].marginal == TOTAL
+    assert query.aggregates[0].matrix.toarray().tolist() == [[1.0]]
+
+
+def test_groups_come_in_declared_order_key_by_key(evaluator):
+    query = bound("SELECT sex, race, COUNT(*) FROM people GROUP BY race, sex", evaluator)
+    assert query.keys.columns[0][:4].tolist() == ["a", "a", "b", "b"]
+    assert query.keys.columns[1][:4].tolist() == ["m", "f", "m", "f"]
+    assert query.rows == 14
+
+
+def test_a_conjunction_over_many_columns_needs_no_product_of_their_cells(evaluator):
+    sql = (
+        "SELECT COUNT(*) FROM people WHERE points < 500000 AND born < '2000-01-01' AND age > 3 "
+        "AND state <> 's1' AND race = 'a' AND sex = 'm'"
+    )
+    (block,) = bound(sql, evaluator).aggregates
+    assert block.marginal.shape == (2,) * 6
+    assert block.matrix.nnz == 1
+
+
+def test_a_large_histogram_is_a_permuted_identity(evaluator):
+    query = bound("SELECT age, sex, race, state, COUNT(*) FROM people GROUP BY ALL", evaluator)
+    (block,) = query.aggregates
+    assert block.matrix.shape == (71_400, 71_400)
+    assert block.matrix.nnz == 71_400
+    assert np.all(block.matrix.sum(axis=0) == 1)
+
+
+def test_equal_aggregates_are_one_block_and_bare_copies_are_known(evaluator):
+    sql = "SELECT COUNT(*), count(*) + 1, COUNT_IF(age > 1), COUNT(*) AS n FROM people HAVING n > 0"
+    query = bound(sql, evaluator)
+    assert len(query.aggregates) == 2
+    assert query.measures == (0, None, 1, 0)
+    assert [kind for _, kind in query.columns] == ["BIGINT", "BIGINT", "HUGEINT", "BIGINT"]
+
+
+def test_a_count_without_group_by_has_one_row_even_where_nothing_can_match(evaluator):
+    query = bound("SELECT COUNT(*) FROM people WHERE age > 100 GROUP BY ALL", evaluator)
+    assert query.rows == 1
+    assert query.aggregates[0].matrix.nnz == 0
+
+
+def test_names_are_read_in_any_case_and_with_the_tables_alias(evaluator):
+    plain = bound("SELECT COUNT(*) FROM people WHERE age = 3", evaluator)
+    other = bound('SELECT COUNT(*) FROM "PEOPLE" AS p WHERE P."Age" = 3', evaluator)
+    assert plain.aggregates[0].marginal == other.aggregates[0].marginal
+
+
+def test_an_alias_orders_before_a_column_and_groups_after_it(evaluator):
+    query = bound("SELECT age AS sex, COUNT(*) FROM people GROUP BY age ORDER BY sex", evaluator)
+    assert "ORDER BY 1" in query.outer
+    assert codes("SELECT sex AS age, COUNT(*) FROM people GROUP BY age", evaluator) == ["duckdb"]
+
+
+def test_a_name_that_can_be_read_in_two_ways_is_refused(evaluator):
+    sql = "SELECT sex AS age, COUNT(*) FROM people GROUP BY sex, people.age HAVING age > '3'"
+    assert codes(sql, evaluator) == ["ambiguous-name"]
+
+
+def test_all_mistakes_of_all_statements_are_reported_in_order(evaluator):
+    sql = """
+    SELECT COUNT(*) FROM people WHERE CAST(sex AS INTEGER) = 1;
+    SELECT COUNT(*) FROM people;
+    SELECT nothing, MAX(age) FROM people;
+    SELEC;
+    """
+    assert codes(sql, evaluator) == ["evaluation", "unknown-column", "min-max", "syntax"]
+
+
+def test_constants_cut_real_columns_wherever_they_are_compared():
+    sql = """
+    SELECT COUNT(*) FROM people WHERE income < 10 AND 2 * 10 >= income;
+    SELECT COUNT(*) FILTER (income IN (1, '2.5')), COUNT(income) FROM people;
+    SELECT income BETWEEN 30 AND 40.5 AS k, COUNT(*) FROM people GROUP BY k HAVING COUNT(*) > 77;
+    SELECT COUNT(*) FROM people WHERE sqrt(income) < 66 OR income = 67;
+    SELECT COUNT(*) FROM people WHERE income < NULL OR income > -5
+    """
+    found = cuts(split(sql, file="a.sql"), DOMAIN)
+    assert found == {"income": {10.0, 20.0, 1.0, 2.5, 30.0, 40.5, -5.0}}
+
+
+def test_a_real_column_is_not_compared_where_it_was_not_cut(evaluator):
+    assert codes("SELECT COUNT(*) FROM people WHERE income < 12", evaluator) == ["not-cut"]
+    bound("SELECT COUNT(*) FROM people WHERE income < 1200", evaluator)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "income < age",
+        "income + 1 < 2",
+        "income = concat('1', '')",
+        "-income < 3",
+        "income = income",
+    ],
+)
+def test_a_real_column_is_only_compared_with_numbers(evaluator, predicate):
+    sql = f"SELECT COUNT(*) FROM people WHERE {predicate}"
+    assert codes(sql, evaluator) == ["real-column"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("SELECT " + "abs(" * 300 + "age" + ")" * 300 + ", COUNT(*) FROM people", "too-deep"),
+        ("SELECT COUNT(*) FROM people WHERE " + "NOT " * 5000 + "TRUE", "too-deep"),
+        ("SELECT COUNT(*) FROM people WHERE " + "(" * 20000 + "TRUE" + ")" * 20000, "too-deep"),
+        (
+            "SELECT age AS x0, "
+            + ", ".join(f"x{n} + x{n} AS x{n + 1}" for n in range(40))
+            + ", COUNT(*) FROM people GROUP BY ALL",
+            "too-large",
+        ),
+        ("SELECT age, points, COUNT(*) FROM people GROUP BY 1, 2", "too-many-groups"),
+        ("SELECT COUNT(*) FROM people WHERE points + age = 3", "too-many-cells"),
+    ],
+)
+def test_limits_hold_before_anything_expensive_happens(evaluator, sql, code):
+    assert codes(sql, evaluator) == [code]
+
+
+def test_nesting_up_to_the_limit_is_bound(evaluator):
+    sql = "SELECT " + "abs(" * 90 + "age" + ")" * 90 + " AS k, COUNT(*) FROM people GROUP BY k"
+    assert bound(sql, evaluator).rows == 100

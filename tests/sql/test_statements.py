@@ -1,0 +1,61 @@
+import pytest
+
+from sqlmadp.errors import SqlError
+from sqlmadp.sql.statements import MAX_CHARACTERS, Statement, split
+
+
+def codes(text: str) -> list[str]:
+    with pytest.raises(SqlError) as caught:
+        split(text, file="a.sql")
+    return [problem.code for problem in caught.value.problems]
+
+
+def test_statements_are_split_at_semicolons_outside_strings_and_comments():
+    text = "SELECT ';' -- ; \n, $$;$$ /* ; */ ; SELECT 2;;"
+    assert [s.text for s in split(text, file="a.sql")] == [
+        "SELECT ';' -- ; \n, $$;$$ /* ; */",
+        "SELECT 2",
+    ]
+
+
+def test_a_comment_above_a_statement_names_it_and_others_are_numbered_by_place():
+    text = "SELECT 1;\n-- name: adults\n-- those of age\nSELECT 2; SELECT 3 -- name: none\n;"
+    assert [s.name for s in split(text, file="a.sql")] == ["q1", "adults", "q3"]
+
+
+def test_names_that_are_no_file_names_or_come_twice_are_refused():
+    assert codes("-- name: a b\nSELECT 1; -- name: ../x\nSELECT 2") == ["bad-name", "bad-name"]
+    assert codes("-- name: Q2\nSELECT 1; SELECT 2") == ["duplicate-name"]
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "-- nothing here", ";;", "/* SELECT 1; */"])
+def test_a_file_without_a_statement_is_refused(text):
+    assert codes(text) == ["no-statement"]
+
+
+def test_a_statement_that_is_too_long_is_refused_with_the_limit():
+    long = "SELECT " + "1" * MAX_CHARACTERS
+    with pytest.raises(SqlError, match="at most 100,000"):
+        split(long, file="a.sql")
+
+
+def test_a_problem_points_into_the_file_past_accents_tabs_and_lines():
+    text = "SELECT 1;\n\n\tSELECT 'é', wrong\n FROM t;"
+    statement = split(text, file="a.sql")[1]
+    start = statement.text.encode().index(b"wrong")
+    problem = statement.problem("code", "no such thing", span=(start, 5))
+    assert (problem.line, problem.column) == (3, 14)
+    assert problem.excerpt == "\tSELECT 'é', wrong\n\t            ^^^^^"
+
+
+def test_a_problem_without_a_span_underlines_the_first_line():
+    problem = Statement("a.sql", "q1", "SELECT 1\nFROM t").problem("code", "no")
+    assert problem.excerpt == "SELECT 1\n^^^^^^^^"
+
+
+def test_only_the_part_of_a_very_long_line_around_the_span_is_shown():
+    statement = Statement("a.sql", "q1", "SELECT " + "1+" * 5000 + "wrong")
+    problem = statement.problem("code", "no", span=(10007, 5))
+    line, marks = problem.excerpt.splitlines()
+    assert len(line) < 250
+    assert line[marks.index("^") :] == "wrong"
