@@ -127,7 +127,9 @@ def main() -> None:
             before = os.times()
             subprocess.run(
                 [sys.executable, "-m", "sqlmadp", command, str(folder / "plan.toml"), "--json"],
-                check=True, env=environment, stdout=subprocess.DEVNULL,
+                check=True,
+                env=environment,
+                stdout=subprocess.DEVNULL,
             )
             after = os.times()
             seconds = after.children_user + after.children_system
