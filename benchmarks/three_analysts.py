@@ -139,7 +139,7 @@ def main() -> None:
         squares: dict[str, list[float]] = {query: [] for query in keys}
         started = time.process_time()
         for _ in range(options.releases):
-            for stale in folder.glob("people.ledger*"):
+            for stale in folder.glob("*.ledger*"):
                 stale.unlink()
             plan = Plan.open(folder / "plan.toml")
             results = release(plan, StrategyCache(folder / "cache")).results()

@@ -1,17 +1,98 @@
-"""Answer several analysts' SQL in one differentially private release."""
+"""Answer several analysts' SQL in one differentially private release.
 
+``connect(plan, analyst="alice")`` is an analyst's connection (PEP 249), ``Plan.open(path)`` the
+curator's plan, to preview and to release, and ``compare(workloads, epsilon=...)`` puts the
+mechanisms side by side on plain matrices.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from sqlmadp.mechanism.compare import compare
+from sqlmadp.dbapi.types import (
+    BINARY,
+    DATETIME,
+    NUMBER,
+    ROWID,
+    STRING,
+    Binary,
+    Date,
+    DateFromTicks,
+    Time,
+    TimeFromTicks,
+    Timestamp,
+    TimestampFromTicks,
+    apilevel,
+    paramstyle,
+    threadsafety,
+)
+from sqlmadp.errors import (
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    Warning,
+)
 
-__all__ = ["compare"]
+if TYPE_CHECKING:
+    from sqlmadp.dbapi.connection import Connection, connect
+    from sqlmadp.dbapi.cursor import Cursor
+    from sqlmadp.mechanism.compare import compare
+    from sqlmadp.plan import Plan
+
+__all__ = [
+    "BINARY",
+    "DATETIME",
+    "NUMBER",
+    "ROWID",
+    "STRING",
+    "Binary",
+    "Connection",
+    "Cursor",
+    "DataError",
+    "DatabaseError",
+    "Date",
+    "DateFromTicks",
+    "Error",
+    "IntegrityError",
+    "InterfaceError",
+    "InternalError",
+    "NotSupportedError",
+    "OperationalError",
+    "Plan",
+    "ProgrammingError",
+    "Time",
+    "TimeFromTicks",
+    "Timestamp",
+    "TimestampFromTicks",
+    "Warning",
+    "apilevel",
+    "compare",
+    "connect",
+    "paramstyle",
+    "threadsafety",
+]
+
+_LAZY = {
+    "Connection": "sqlmadp.dbapi.connection",
+    "Cursor": "sqlmadp.dbapi.cursor",
+    "Plan": "sqlmadp.plan",
+    "compare": "sqlmadp.mechanism.compare",
+    "connect": "sqlmadp.dbapi.connection",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import the heavy parts only when they are used: they dominate start-up."""
-    if name == "compare":
-        from sqlmadp.mechanism.compare import compare  # noqa: PLC0415
-
-        return compare
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'sqlmadp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names, those that are not imported yet included."""
+    return [*__all__, *globals()]

@@ -7,18 +7,24 @@ refusal with a message, 2 is bad usage.  The parts are imported inside the comma
 
 from __future__ import annotations
 
+import errno
 import sys
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sqlmadp.errors import Error, InputError, NotSupportedError
-from sqlmadp.plan import MECHANISMS, Plan
+from sqlmadp.errors import Error, InputError
+from sqlmadp.plan import MECHANISMS, Plan, exact
 
 if TYPE_CHECKING:
-    from sqlmadp.preview import Preview
+    from sqlmadp.private import Ledger
 
+ERROR = click.option(
+    "--error", is_flag=True, help="Add columns: standard error and 95% interval of every answer."
+)
 PLAN = click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print figures as JSON for machines.")
 
@@ -31,6 +37,15 @@ class _Refusing(click.Group):
             return super().invoke(ctx)
         except Error as error:
             click.echo(str(error), err=True)
+            ctx.exit(1)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # Whoever read the results has gone; click ends quietly.
+            click.echo(
+                f"a file could not be used ({error.strerror}): {error.filename}; if a release was "
+                "recorded, running it again returns the same answers and spends nothing",
+                err=True,
+            )
             ctx.exit(1)
         except RecursionError:
             click.echo("a file nests too deeply to be read; nothing was spent", err=True)
@@ -82,32 +97,81 @@ def check(path: Path, as_json: bool) -> None:
     type=click.Choice(MECHANISMS),
     help="Show only this mechanism; may be given several times. All of them otherwise.",
 )
+@click.option("--without", multiple=True, metavar="NAME", help="What if this analyst left?")
+@click.option(
+    "--with", "joining", multiple=True, metavar="NAME=FILE", help="What if this analyst joined?"
+)
+@click.option(
+    "--share", "shares", multiple=True, metavar="NAME=SHARE", help="What if the share were this?"
+)
+@click.option("--epsilon", metavar="NUMBER", help="What if epsilon were this?")
+@click.option(
+    "--target-rmse",
+    "targets",
+    multiple=True,
+    metavar="QUERY=RMSE",
+    help="Show the least epsilon that meets this error; 'analyst.query' names one analyst's.",
+)
 @JSON
-def plan(path: Path, mechanisms: tuple[str, ...], as_json: bool) -> None:
+def plan(
+    path: Path,
+    mechanisms: tuple[str, ...],
+    *,
+    without: tuple[str, ...],
+    joining: tuple[str, ...],
+    shares: tuple[str, ...],
+    epsilon: str | None,
+    targets: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Show expected errors before anything is spent.
 
     For every mechanism: what each analyst's error would be alone with their own share and in
     the collective, the error of every query, and both fairness measures (above 1 is a
-    violation). Reads no record.
+    violation). The plan can be changed for the occasion; the file stays as it is. Reads no record.
     """
-    from sqlmadp.asked import Asked  # noqa: PLC0415
-    from sqlmadp.display import show_previews, stages  # noqa: PLC0415
+    from sqlmadp.display import show_least_epsilon, show_previews, stages  # noqa: PLC0415
     from sqlmadp.figures import plan_figures  # noqa: PLC0415
-    from sqlmadp.preview import preview  # noqa: PLC0415
-    from sqlmadp.strategy.cache import StrategyCache, default_directory  # noqa: PLC0415
+    from sqlmadp.preview import Preview  # noqa: PLC0415
+    from sqlmadp.what_if import Changes, least_epsilon  # noqa: PLC0415
 
+    changes = Changes(
+        without=without,
+        joining={name: Path(file) for name, file in _pairs(joining, "--with").items()},
+        shares={name: _number(text) for name, text in _pairs(shares, "--share").items()},
+        epsilon=None if epsilon is None else _number(epsilon),
+    )
+    aims = {name: float(_number(text)) for name, text in _pairs(targets, "--target-rmse").items()}
     with stages() as progress:
-        progress("binding statements")
-        asked = Asked.bind(Plan.open(path))
-        cache = StrategyCache(default_directory())
-        previews: dict[str, Preview | NotSupportedError] = {}
-        for name in mechanisms or MECHANISMS:
-            progress(f"mechanism {name}")
-            previews |= preview(asked, [name], cache)
+        previews = changes.apply(Plan.open(path)).preview(*mechanisms, progress=progress)
+    least = {
+        name: least_epsilon(previews.asked, each, aims)
+        for name, each in previews.items()
+        if aims and isinstance(each, Preview)
+    }
     if as_json:
-        _print_json(plan_figures(asked, previews))
+        _print_json(plan_figures(previews.asked, previews, least))
     else:
-        show_previews(asked, previews)
+        show_previews(previews.asked, previews)
+        show_least_epsilon(least)
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    """Return what ``NAME=VALUE`` options say, by name."""
+    pairs = [text.partition("=") for text in given]
+    for name, equals, value in pairs:
+        if not (name and equals and value):
+            given_text = name + equals + value
+            raise click.BadParameter(f"{given_text!r} is not NAME=VALUE", param_hint=option)
+    return {name: value for name, _, value in pairs}
+
+
+def _number(text: str) -> Fraction:
+    """Return an exact number above 0."""
+    number = exact(text)
+    if number is None or number <= 0:
+        raise click.BadParameter(f"{text!r} is not a number above 0, such as 1, 0.5 or 1/3")
+    return number
 
 
 @main.command()
@@ -125,21 +189,21 @@ def plan(path: Path, mechanisms: tuple[str, ...], as_json: bool) -> None:
     show_default=True,
     help="The format of the files that --out writes.",
 )
+@ERROR
 @JSON
-def release(path: Path, out: Path | None, form: str, as_json: bool) -> None:
+def release(path: Path, out: Path | None, form: str, error: bool, as_json: bool) -> None:
     """Spend the plan's epsilon once and print every query's rows.
 
     Charge and measurement are stored together in the ledger before anything is shown. A
     completed plan returns the same rows again and spends nothing.
     """
-    from sqlmadp import release as releasing  # noqa: PLC0415
     from sqlmadp.display import show_budget, show_release, stages  # noqa: PLC0415
     from sqlmadp.figures import release_figures  # noqa: PLC0415
-    from sqlmadp.strategy.cache import StrategyCache, default_directory  # noqa: PLC0415
 
     opened = Plan.open(path)
     with stages() as progress:
-        done = releasing.release(opened, StrategyCache(default_directory()), progress)
+        done = opened.release(progress=progress, notice=lambda text: click.echo(text, err=True))
+    done = replace(done, stated_errors=error)
     if out is not None:
         from sqlmadp.answer.files import write_result  # noqa: PLC0415
 
@@ -158,40 +222,130 @@ def release(path: Path, out: Path | None, form: str, as_json: bool) -> None:
 @PLAN
 @click.argument("sql", metavar="SQL")
 @click.option("--analyst", help="Answer from what this analyst reads; from everything otherwise.")
+@ERROR
 @JSON
-def query(path: Path, sql: str, analyst: str | None, as_json: bool) -> None:
+def query(path: Path, sql: str, analyst: str | None, error: bool, as_json: bool) -> None:
     """Answer one more SELECT from the stored release, free.
 
     Any query in the span of what was measured is answered, with its expected error; another is
-    refused with the columns or values that the release does not cover. Reads no record.
+    refused with the columns or values that the release does not cover. 'EXPLAIN SELECT ...'
+    shows scope, cells, groups and expected error, released or not. Reads no record.
     """
+    from sqlmadp.answer.errors import with_errors  # noqa: PLC0415
     from sqlmadp.display import show_result  # noqa: PLC0415
-    from sqlmadp.figures import query_figures  # noqa: PLC0415
-    from sqlmadp.release import released  # noqa: PLC0415
+    from sqlmadp.explaining import explain_text  # noqa: PLC0415
+    from sqlmadp.figures import query_figures, result_figures  # noqa: PLC0415
 
-    done = released(Plan.open(path))
+    opened = Plan.open(path)
+    explained = explain_text(opened, sql, analyst)
+    if explained is not None:
+        if as_json:
+            _print_json(result_figures(explained))
+        else:
+            show_result(explained)
+        return
+    done = opened.released()
     result = done.query(sql, analyst)
+    result = with_errors(result) if error else result
     if as_json:
         _print_json(query_figures(done, result))
     else:
         show_result(result)
 
 
-@main.command()
-@click.argument("path", metavar="PLAN_OR_LEDGER", type=click.Path(path_type=Path))
+class _ShowByDefault(click.Group):
+    """A group whose first word may also be a path, which is then shown."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, *self.get_help_option_names(ctx)}:
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+LEDGER = click.argument("path", metavar="PLAN_OR_LEDGER", type=click.Path(path_type=Path))
+
+
+@main.group(cls=_ShowByDefault, options_metavar="", subcommand_metavar="[show|verify] PATH")
+def ledger() -> None:
+    """Show what was spent, by release, or verify a ledger.
+
+    'sqlmadp ledger PATH' shows the ledger of a plan (.toml), or the ledger file itself.
+    """
+
+
+@ledger.command()
+@LEDGER
 @JSON
-def ledger(path: Path, as_json: bool) -> None:
+def show(path: Path, as_json: bool) -> None:
     """Show the budget, what was spent and left, and every charge."""
     from sqlmadp.display import show_ledger  # noqa: PLC0415
     from sqlmadp.figures import ledger_figures  # noqa: PLC0415
-    from sqlmadp.private import Ledger  # noqa: PLC0415
 
-    file = Plan.open(path).ledger_path if path.suffix == ".toml" else path
-    with Ledger.read(file) as opened:
+    with _ledger_of(path) as opened:
         if as_json:
             _print_json(ledger_figures(opened))
         else:
             show_ledger(opened)
+
+
+@ledger.command()
+@LEDGER
+@JSON
+def verify(path: Path, as_json: bool) -> None:
+    """Check that a ledger is whole: file, chain, measurements, budget.
+
+    With a plan, also that the ledger has the plan's budget and the head that it pins. What a
+    ledger cannot show by itself is that an older copy was restored: compare the head with one
+    that was noted before, or pin it in the plan.
+    """
+    with _ledger_of(path) as opened:  # Verified when it was opened.
+        charges, spent, left, head = opened.charges, opened.spent, opened.left, opened.head
+        if as_json:
+            _print_json({"ok": True, "charges": len(charges), "head": head})
+        else:
+            click.echo(
+                f"{opened.path}: sound; charges: {len(charges)}, spent {spent} of "
+                f"{opened.budget}, left {left}\nhead {head}"
+            )
+
+
+def _ledger_of(path: Path) -> Ledger:
+    from sqlmadp.private import Ledger  # noqa: PLC0415
+
+    if path.suffix != ".toml":
+        return Ledger.read(path)
+    plan = Plan.open(path)
+    return Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head)
+
+
+@main.command()
+@click.option(
+    "--measurements",
+    type=click.IntRange(min=2_000),
+    default=200_000,
+    show_default=True,
+    help="Measurements of each of two neighbouring tables, in every case.",
+)
+@JSON
+def audit(measurements: int, as_json: bool) -> None:
+    """Try to see a record through the noise; fails if it can be seen.
+
+    Measures neighbouring tables, made up on the spot, very many times through the code that
+    releases use, and works out a lower bound on epsilon that the results prove. No plan, no
+    private table and no ledger of yours is touched. Takes some minutes.
+    """
+    from sqlmadp.audit.report import audit as run  # noqa: PLC0415
+    from sqlmadp.audit.show import audit_figures, bar, show_audit  # noqa: PLC0415
+
+    with bar() as progress:
+        report = run(measurements, progress=progress)
+    if as_json:
+        _print_json(audit_figures(report))
+    else:
+        show_audit(report)
+    for problem in report.problems:
+        click.echo(problem, err=True)
+    sys.exit(1 if report.problems else 0)
 
 
 def _print_json(value: Any) -> None:

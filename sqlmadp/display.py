@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sqlmadp.answer.rows import Result
+from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.preview import Preview
@@ -72,9 +73,22 @@ def show_previews(asked: Asked, previews: Mapping[str, Preview | NotSupportedErr
             screen.print(f"\n{name}: {each}", markup=False)
 
 
+def show_least_epsilon(least: Mapping[str, Fraction]) -> None:
+    """Print the least epsilon that meets the targets, by mechanism; nothing without targets."""
+    if least:
+        console().print("\nLeast epsilon that meets every target")
+        table = _table(("mechanism", ""), ("epsilon", "right"))
+        for name, epsilon in least.items():
+            table.add_row(name, f"{float(epsilon):.6g}")
+        console().print(table)
+
+
 def _analysts_table(asked: Asked, previews: Mapping[str, Preview]) -> Table:
     table = _table(("analyst", ""), ("share", ""), *((name, "right") for name in previews))
-    answers = [sum(b.rows for b in workload.blocks) for workload in asked.workloads]
+    answers = [
+        float(sum(query.statement.weight * b.rows for query in own for b in query.aggregates))
+        for own in asked.queries
+    ]
     for i, analyst in enumerate(asked.plan.analysts):
         cells = []
         for each in previews.values():
@@ -86,6 +100,9 @@ def _analysts_table(asked: Asked, previews: Mapping[str, Preview]) -> Table:
     table.add_row("largest sharing ratio", "", *(f"{o.sharing_ratio:.3f}" for o in outcomes))
     table.add_row("largest interference", "", *(f"{o.worst_interference:.3f}" for o in outcomes))
     table.add_row("total squared error", "", *(f"{o.total_error:,.1f}" for o in outcomes))
+    beside = [each.bounds.beside(each.outcome.total_error) for each in previews.values()]
+    table.add_row("total / utilitarian's", "", *(f"{r:.3f}" if r else "" for r, _ in beside))
+    table.add_row("total / lower bound", "", *(f"{r:.2f}" if r else "" for _, r in beside))
     return table
 
 

@@ -1,5 +1,6 @@
 """Every exception that sqlmadp raises on purpose.
 
+    Warning                            PEP 249; nothing raises it
     Error                              PEP 249
     ├── InterfaceError                 PEP 249: misuse of the Python interface
     └── DatabaseError                  PEP 249
@@ -27,6 +28,10 @@ read from a private table.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+
+
+class Warning(Exception):  # noqa: N818 - The name is PEP 249's.
+    """PEP 249 asks for this name; sqlmadp refuses or answers, and never merely warns."""
 
 
 class Error(Exception):
@@ -82,10 +87,21 @@ class NotReleasedError(OperationalError):
 
 
 class BudgetExceededError(OperationalError):
-    """The ledger cannot cover a release; nothing was spent and no record was read."""
+    """The ledger cannot cover a release; nothing was spent, and nothing is shown.
 
-    def __init__(self, *, budget: Fraction, spent: Fraction, asked: Fraction) -> None:
+    ``measured``: the table was read when the refusal came, since another release took the
+    budget meanwhile; what was measured is forgotten unseen.
+    """
+
+    def __init__(
+        self, *, budget: Fraction, spent: Fraction, asked: Fraction, measured: bool = False
+    ) -> None:
         left = budget - spent
+        nothing = (
+            "another release took the budget meanwhile, so nothing was spent and nothing is shown"
+            if measured
+            else "nothing was spent and no record was read"
+        )
         advice = (
             f"Lower epsilon in the plan to at most {left}."
             if left > 0
@@ -93,7 +109,7 @@ class BudgetExceededError(OperationalError):
         )
         super().__init__(
             f"this release asks for epsilon {asked}, but the ledger has {left} left "
-            f"(budget {budget}, spent {spent}); nothing was spent and no record was read. {advice}"
+            f"(budget {budget}, spent {spent}); {nothing}. {advice}"
         )
         self.budget, self.spent, self.asked, self.left = budget, spent, asked, left
 

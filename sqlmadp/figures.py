@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from sqlmadp.answer.files import as_json
-from sqlmadp.answer.rows import Result
+from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked
+from sqlmadp.certificate import Certificate
 from sqlmadp.errors import NotSupportedError, Problem
+from sqlmadp.mechanism.bounds import Bounds
 from sqlmadp.preview import Preview
 from sqlmadp.private import Ledger
 from sqlmadp.release import Release
@@ -47,10 +50,13 @@ def _queries(asked: Asked | None) -> list[dict[str, Any]]:
 
 
 def plan_figures(
-    asked: Asked, previews: Mapping[str, Preview | NotSupportedError]
+    asked: Asked,
+    previews: Mapping[str, Preview | NotSupportedError],
+    least: Mapping[str, Fraction],
 ) -> dict[str, Any]:
-    """Return what ``plan --json`` prints."""
+    """Return what ``plan --json`` prints; ``least`` epsilon by mechanism, if targets were given."""
     return {
+        **({"least_epsilon": {name: str(each) for name, each in least.items()}} if least else {}),
         "epsilon": str(asked.plan.epsilon),
         "cells": asked.domain.cells,
         "mechanisms": {
@@ -67,6 +73,7 @@ def _mechanism(asked: Asked, preview: Preview) -> dict[str, Any]:
     names = [analyst.name for analyst in asked.plan.analysts]
     return {
         "total_error": outcome.total_error,
+        **_beside(outcome.total_error, preview.bounds),
         "sharing_ratio": outcome.sharing_ratio,
         "interference": outcome.worst_interference,
         "interference_matrix": {
@@ -91,19 +98,55 @@ def _mechanism(asked: Asked, preview: Preview) -> dict[str, Any]:
     }
 
 
+def _beside(total: float, bounds: Bounds) -> dict[str, Any]:
+    """Return a total error beside Utilitarian's and the lower bound; null where there is none."""
+    to_utilitarian, gap = bounds.beside(total)
+    return {
+        "utilitarian_total_error": bounds.utilitarian,
+        "to_utilitarian": to_utilitarian,
+        "lower_bound": bounds.lowest,
+        "gap": gap,
+    }
+
+
+def certificate_figures(certificate: Certificate) -> dict[str, Any]:
+    """Return a certificate as ``release --json`` prints it."""
+    return {
+        "mechanism": certificate.mechanism,
+        "total_error": certificate.total,
+        **_beside(certificate.total, certificate.bounds),
+        "analysts": {
+            name: {
+                "share": str(standing.share),
+                "alone": standing.alone,
+                "error": standing.now,
+                "ratio": standing.ratio,
+                "interference": dict(standing.interference),
+            }
+            for name, standing in certificate.analysts.items()
+        },
+    }
+
+
 def release_figures(release: Release) -> dict[str, Any]:
     """Return what ``release --json`` prints."""
     return _budget(release) | {
+        "certificate": certificate_figures(release.certificate),
         "analysts": {
             analyst: {name: as_json(result) for name, result in results.items()}
             for analyst, results in release.results().items()
-        }
+        },
     }
 
 
 def query_figures(release: Release, result: Result) -> dict[str, Any]:
     """Return what ``query --json`` prints."""
     return _budget(release) | {"result": as_json(result)}
+
+
+def result_figures(result: Result) -> dict[str, Any]:
+    """Return what ``query --json`` prints for EXPLAIN, which needs no release."""
+    return {"result": as_json(result)}
 
 
 def _budget(release: Release) -> dict[str, Any]:

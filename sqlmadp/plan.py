@@ -8,10 +8,17 @@
     [ledger]
     path   = "people.ledger"
     budget = "2"                       # the whole epsilon that the ledger may spend
+    head   = "2c26..."                 # optional: a head that `sqlmadp ledger` printed before
 
     [analysts.alice]
-    queries = "alice.sql"              # a file, a list of files, or a glob
-    share   = "1/3"                    # equal shares if nobody has one
+    queries = "alice.sql"              # a file, a list of files, or a glob; not needed if
+    share   = "1/3"                    # alice hands in from Python.  Equal shares if nobody has one
+
+    [analysts.alice.parameters]        # values of $name in alice's statements
+    min_age = 18
+
+    [limits]                           # how large statements may be: see ``sql.limits``
+    in_list = 50000
 
 Paths are relative to the plan's folder.  Numbers are exact fractions, so they are written
 as text: TOML's own 0.1 is not one tenth.  Reading a plan reads no data, and every mistake
@@ -24,25 +31,44 @@ import glob
 import os
 import re
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import date, datetime, time
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlmadp.errors import PlanError
+from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.toml_file import Table, TomlFile, dotted, is_name, show, suggest
 
-MECHANISMS = ("independent", "identity", "utilitarian", "weighted_utilitarian", "waterfilling")
+if TYPE_CHECKING:
+    from sqlmadp.preview import Previews
+    from sqlmadp.release import Progress, Release
+
+MECHANISMS = (
+    "independent",
+    "identity",
+    "utilitarian",
+    "weighted_utilitarian",
+    "waterfilling",
+    "pareto",
+)
 """The mechanisms that a plan may name."""
 
 DEFAULT_MECHANISM = "waterfilling"
 
+_KEYS = ("schema", "source", "epsilon", "mechanism", "ledger", "analysts", "limits")
 _POSITIVE = 'a number above 0 in quotes, such as "1", "0.5" or "1/3", of at most 20 digits'
 _QUERIES = 'a file, a list of files or a glob, such as "alice.sql" or "alice/*.sql"'
+
+_PARAMETER_TYPES = (str, int, float, date, datetime, time)
 
 # Bounded, so that the number also fits wherever floating point works out an expected error.
 _NUMBER = re.compile(
     r"[+-]?([0-9]{1,20}(/[0-9]{1,20})?|[0-9]{0,20}\.?[0-9]{1,20}(e[+-]?[0-9]{1,2})?)"
 )
+_HEAD = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +77,13 @@ class Analyst:
 
     name: str
     files: tuple[Path, ...]
-    """Files of statements, in the order of the plan; a glob's in alphabetical order."""
+    """Files of statements, in the order of the plan; a glob's in alphabetical order.
+
+    An analyst without any hands statements in from a connection.
+    """
     share: Fraction
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    """Values of ``$name`` in the analyst's statements."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,23 +99,28 @@ class Plan:
     ledger_path: Path
     budget: Fraction
     """The whole epsilon that the ledger may spend; at least ``epsilon``."""
+    head: str | None = None
+    """A hash that the ledger's chain must hold, so that an older copy is noticed."""
     analysts: tuple[Analyst, ...]
     """In the order of the file."""
+    limits: Limits = DEFAULT
+    """How large statements and their cells may be."""
 
     @classmethod
     def open(cls, path: str | Path) -> Plan:
         """Return the plan in the file at ``path``; PlanError lists all of its mistakes."""
         file = TomlFile(Path(path), PlanError)
         root, folder = file.root, Path(path).parent
-        root.only(("schema", "source", "epsilon", "mechanism", "ledger", "analysts"), "a plan")
+        root.only(_KEYS, "a plan")
         schema = root.text("schema", 'a schema file, such as "people.toml"')
         if schema is not None and not os.path.isfile(folder / schema):
             _report_missing(root, "schema", schema)
         source = root.text("source", 'the private table, such as "people.parquet"')
         mechanism = _mechanism(root)
-        ledger_path, budget = _ledger(root)
+        ledger_path, budget, head = _ledger(root)
         epsilon = _epsilon(root, budget)
         analysts = _analysts(root, folder)
+        limits = _limits(root)
         file.finish()
         return cls(
             path=Path(path),
@@ -94,13 +130,45 @@ class Plan:
             mechanism=mechanism,
             ledger_path=folder / (ledger_path or ""),
             budget=budget or Fraction(0),
+            head=head,
             analysts=analysts,
+            limits=limits,
         )
 
     @property
     def folder(self) -> Path:
         """Return the folder that the plan's paths are relative to."""
         return self.path.parent
+
+    def staged_path(self, analyst: str) -> Path:
+        """Return the file, which need not exist, of what ``analyst`` handed in from Python."""
+        return self.path.with_name(f"{self.path.stem}.staged") / f"{analyst}.sql"
+
+    # The heavy parts are imported when they are used: they dominate start-up.
+
+    def preview(self, *mechanisms: str, progress: Progress = lambda _: None) -> Previews:
+        """Return what the named mechanisms, or all, would give everyone; reads no data."""
+        from sqlmadp.preview import preview_plan  # noqa: PLC0415
+
+        return preview_plan(self, mechanisms or MECHANISMS, progress)
+
+    def release(
+        self, *, progress: Progress = lambda _: None, notice: Progress = lambda _: None
+    ) -> Release:
+        """Spend epsilon once and return the release; a completed one again, free.
+
+        ``notice`` is told, before anything is spent, what is about to be.
+        """
+        from sqlmadp.release import release  # noqa: PLC0415
+        from sqlmadp.strategy.cache import StrategyCache, default_directory  # noqa: PLC0415
+
+        return release(self, StrategyCache(default_directory()), progress, notice)
+
+    def released(self) -> Release:
+        """Return the completed release, or raise NotReleasedError; spends and reads nothing."""
+        from sqlmadp.release import released  # noqa: PLC0415
+
+        return released(self)
 
 
 def _mechanism(root: Table) -> str:
@@ -112,12 +180,16 @@ def _mechanism(root: Table) -> str:
     return DEFAULT_MECHANISM
 
 
-def _ledger(root: Table) -> tuple[str | None, Fraction | None]:
+def _ledger(root: Table) -> tuple[str | None, Fraction | None, str | None]:
     ledger = root.table("ledger", "a table with path and budget, [ledger]")
     if ledger is None:
-        return None, None
-    ledger.only(("path", "budget"), "the ledger")
-    return ledger.text("path", 'a file, such as "people.ledger"'), _positive(ledger, "budget")
+        return None, None, None
+    ledger.only(("path", "budget", "head"), "the ledger")
+    head = ledger.values.get("head")
+    if head is not None and not (isinstance(head, str) and _HEAD.fullmatch(head)):
+        ledger.refuse("head", "a head that 'sqlmadp ledger' printed: 64 digits and letters a-f")
+    path = ledger.text("path", 'a file, such as "people.ledger"')
+    return path, _positive(ledger, "budget"), head if isinstance(head, str) else None
 
 
 def _epsilon(root: Table, budget: Fraction | None) -> Fraction | None:
@@ -141,14 +213,15 @@ def _positive(table: Table, name: str) -> Fraction | None:
         )
         table.refuse(name, _POSITIVE, hint=hint)
         return None
-    number = _exact(given)
+    number = exact(given)
     if number is None or number <= 0:
         table.refuse(name, _POSITIVE)
         return None
     return number
 
 
-def _exact(given: object) -> Fraction | None:
+def exact(given: object) -> Fraction | None:
+    """Return the number that a plan, or an option in its place, gives; None if it gives none."""
     if isinstance(given, int) and not isinstance(given, bool) and abs(given) < 10**20:
         return Fraction(given)
     text = given if isinstance(given, str) else ""
@@ -172,13 +245,47 @@ def _analysts(root: Table, folder: Path) -> tuple[Analyst, ...]:
     for name in declared.values:
         table = declared.table(name, "a table with queries and, if you like, a share")
         if table is not None:
-            table.only(("queries", "share"), "an analyst")
+            table.only(("queries", "share", "parameters"), "an analyst")
             tables.append(table)
             files[name] = _files(table, folder)
     shares = _shares(declared, tables)
+    parameters = {table.key[-1]: _parameters(table) for table in tables}
     return tuple(
-        Analyst(name=name, files=files[name], share=share) for name, share in shares.items()
+        Analyst(name=name, files=files[name], share=share, parameters=parameters[name])
+        for name, share in shares.items()
     )
+
+
+def _parameters(analyst: Table) -> Mapping[str, object]:
+    """Return the values of an analyst's ``$name`` parameters."""
+    if "parameters" not in analyst.values:
+        return {}
+    table = analyst.table("parameters", "a table of values, such as { min_age = 18 }")
+    if table is None:
+        return {}
+    for name, value in table.values.items():
+        items = value if isinstance(value, list) else [value]
+        if not name.isidentifier() or not all(isinstance(i, _PARAMETER_TYPES) for i in items):
+            table.refuse(name, "text, a number, a boolean, a date, or a list of them, under a name")
+    return table.values
+
+
+def _limits(root: Table) -> Limits:
+    """Return the limits, with those that the plan names changed."""
+    if "limits" not in root.values:
+        return DEFAULT
+    table = root.table("limits", "a table of limits, such as [limits] in_list = 50000")
+    if table is None:
+        return DEFAULT
+    known = [each.name for each in fields(Limits)]
+    table.only(known, "limits")
+    changed: dict[str, int] = {}
+    for name, value in table.values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**40:
+            table.refuse(name, "a whole number above 0")
+        elif name in known:
+            changed[name] = value
+    return replace(DEFAULT, **changed)
 
 
 def _check_names(declared: Table) -> None:
@@ -203,7 +310,9 @@ def _check_names(declared: Table) -> None:
 
 def _files(table: Table, folder: Path) -> tuple[Path, ...]:
     """Return an analyst's files of statements, each once."""
-    given = table.values.get("queries")
+    if "queries" not in table.values:
+        return ()  # Then the statements come from a connection.
+    given = table.values["queries"]
     items = given if isinstance(given, list) else [given]
     names = [item for item in items if isinstance(item, str) and is_name(item)]
     if not names or len(names) < len(items):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from sqlmadp.answer.result import number
+from sqlmadp.answer.table import TextTable
 from sqlmadp.asked import Asked
-from sqlmadp.errors import NotSupportedError
+from sqlmadp.errors import NotSupportedError, ProgrammingError
+from sqlmadp.mechanism.bounds import Bounds, bounds
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.mechanism.fairness import Outcome, noise_variance, outcome
-from sqlmadp.strategy.cache import StrategyCache
+from sqlmadp.plan import Plan
+from sqlmadp.strategy.cache import StrategyCache, default_directory
 from sqlmadp.workload.solver import solver_for
 
 
@@ -31,7 +35,53 @@ class Preview:
     """One mechanism's expected errors, analyst by analyst and query by query."""
 
     outcome: Outcome
+    bounds: Bounds
     queries: tuple[tuple[QueryError, ...], ...]
+
+
+class Previews(dict[str, Preview | NotSupportedError]):
+    """Previews by mechanism; one that cannot serve this domain says why instead."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__()
+        self.asked = asked
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        """Return the table that notebooks show."""
+        return self._table().html()
+
+    def _table(self) -> TextTable:
+        """Return the expected error of every analyst, summed over answers, by mechanism."""
+        names = [analyst.name for analyst in self.asked.plan.analysts]
+        titles = [*names, "total error", "largest sharing ratio", "largest interference"]
+        rows = []
+        for mechanism, each in self.items():
+            figures = [""] * len(titles)
+            if isinstance(each, Preview):
+                given = each.outcome
+                figures = [number(error) for error in (*given.errors, given.total_error)]
+                figures += [f"{given.sharing_ratio:.3f}", f"{given.worst_interference:.3f}"]
+            rows.append([mechanism, *figures])
+        headers = [("mechanism", False), *((title, True) for title in titles)]
+        return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
+
+
+def preview_plan(
+    plan: Plan, mechanisms: Sequence[str], progress: Callable[[str], None]
+) -> Previews:
+    """Return what each mechanism would give the analysts of a plan."""
+    if unknown := [name for name in mechanisms if name not in MECHANISMS]:
+        raise ProgrammingError(f"no mechanism {unknown[0]!r}; there are {', '.join(MECHANISMS)}")
+    progress("binding statements")
+    previews = Previews(Asked.bind(plan))
+    cache = StrategyCache(default_directory())
+    for name in mechanisms:
+        progress(f"mechanism {name}")
+        previews |= preview(previews.asked, [name], cache)
+    return previews
 
 
 def preview(
@@ -66,4 +116,4 @@ def _preview(asked: Asked, name: str, cache: StrategyCache | None) -> Preview:
             mean = float(np.concatenate(spread).mean()) if spread else 0.0
             errors.append(QueryError(query.name, query.rows, float(np.sqrt(variance * mean))))
         queries.append(tuple(errors))
-    return Preview(expected, tuple(queries))
+    return Preview(expected, bounds(asked.workloads, asked.plan.epsilon, cache), tuple(queries))

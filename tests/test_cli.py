@@ -100,7 +100,7 @@ def test_plan_shows_mechanisms_side_by_side_and_reads_no_data(plans):
     assert result.exit_code == 0
     assert "waterfilling" in result.stdout
     assert "identity" in result.stdout
-    assert "utilitarian" not in result.stdout
+    assert "independent" not in result.stdout
     assert not (plans.folder / "visits.ledger").exists()
 
 

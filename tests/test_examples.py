@@ -10,7 +10,11 @@ from sqlmadp.plan import Plan
 from sqlmadp.release import release
 
 ROOT = Path(__file__).parent.parent
-PLANS = sorted(path.relative_to(ROOT) for path in ROOT.glob("examples/*/plan.toml"))
+PLANS = sorted(
+    path.relative_to(ROOT)
+    for path in ROOT.glob("examples/*/plan.toml")
+    if path.parent.name != "notebook"  # Its analyst hands statements in from Python first.
+)
 
 
 def copied(plan: Path, folder: Path) -> Path:

@@ -157,6 +157,12 @@ def test_queries_are_a_file_a_list_or_a_glob_and_each_file_counts_once(
     assert analyst.files == tuple(folder / name for name in files)
 
 
+def test_an_analyst_who_hands_in_from_python_needs_no_file(plan, folder):
+    opened = plan(f"{HEAD}[analysts.alice]\n")
+    assert opened.analysts[0].files == ()
+    assert opened.staged_path("alice") == folder / "plan.staged" / "alice.sql"
+
+
 def test_a_glob_does_not_take_folders(plan, folder):
     (analyst,) = plan(f'{HEAD}[analysts.alice]\nqueries = "[am]*"\n').analysts
     assert analyst.files == (folder / "alice.sql",)
@@ -262,7 +268,6 @@ def test_a_mistake_in_the_head_names_its_key_its_line_and_what_is_allowed(
             10,
             ['analysts.FIONA has the same name as analysts."ｆiona"'],
         ),
-        ("[analysts.alice]", 8, ["analysts.alice.queries is missing", "a list of files or a glob"]),
         (ALICE.replace('"alice.sql"', "3"), 9, ["analysts.alice.queries is 3", "a file"]),
         (ALICE.replace('"alice.sql"', '""'), 9, ['analysts.alice.queries is ""', "a file"]),
         (ALICE.replace('"alice.sql"', "[]"), 9, ["analysts.alice.queries is an empty list"]),
@@ -359,7 +364,6 @@ query = "alice.sql"
         (7, "analysts.alice.queries"),
         (8, "analysts.alice.share"),
         (9, "analysts.ALICE"),
-        (9, "analysts.ALICE.queries"),
         (10, "analysts.ALICE.query"),
     ]
 

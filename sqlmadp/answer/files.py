@@ -13,9 +13,8 @@ from typing import Any
 import duckdb
 import msgspec
 
-from sqlmadp.answer.rows import Result
+from sqlmadp.answer.result import Result
 from sqlmadp.errors import OperationalError
-from sqlmadp.sql.sandbox import quote
 
 FORMATS = ("csv", "parquet", "json")
 
@@ -54,28 +53,7 @@ def write_result(result: Result, path: Path) -> None:
 
 
 def _copy(result: Result, path: Path, form: str) -> None:
-    names = _distinct([name for name, _ in result.columns])
-    declared = ", ".join(
-        f"{quote(name)} {kind}" for name, (_, kind) in zip(names, result.columns, strict=True)
-    )
-    with duckdb.connect(":memory:") as connection:
-        connection.execute(f"CREATE TABLE result ({declared})")
-        if result.rows:
-            marks = ", ".join("?" for _ in names)
-            connection.executemany(f"INSERT INTO result VALUES ({marks})", result.rows)
-        target = str(path).replace("'", "''")
-        options = "FORMAT csv, HEADER" if form == "csv" else "FORMAT parquet"
-        connection.execute(f"COPY result TO '{target}' ({options})")
-
-
-def _distinct(names: list[str]) -> list[str]:
-    """Return names that a table can have: DuckDB results may repeat one, tables may not."""
-    taken: set[str] = set()
-    distinct = []
-    for name in names:
-        free, number = name, 1
-        while free.casefold() in taken:
-            free, number = f"{name}_{number}", number + 1
-        taken.add(free.casefold())
-        distinct.append(free)
-    return distinct
+    if form == "csv":
+        result.relation().write_csv(str(path), header=True)
+    else:
+        result.relation().write_parquet(str(path))

@@ -15,6 +15,7 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from sqlmadp.answer.draws import simulated
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
 from sqlmadp.schema.domain import Column, Domain
@@ -62,6 +63,14 @@ class Estimate:
     def answers(self, block: Block) -> Matrix:
         """Return the best answer to every row of ``block``."""
         return self._covered(self._answers, block)
+
+    @cached_property
+    def _simulated(self) -> Answers:
+        return self._solver.fit(simulated(self.values, self.noise_variance))
+
+    def simulated(self, block: Block) -> Matrix:
+        """Return the answers of simulated releases, one column each (see `draws`)."""
+        return self._covered(self._simulated, block)
 
     def rmse(self, block: Block) -> Matrix:
         """Return the root of every row's expected squared error."""

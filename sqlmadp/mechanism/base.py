@@ -19,8 +19,13 @@ from typing import Protocol
 import numpy as np
 from scipy import sparse
 
+from sqlmadp.errors import ProgrammingError
 from sqlmadp.schema.marginal import Block
+from sqlmadp.strategy.integer import S
 from sqlmadp.workload.workload import Workload
+
+MOST_PARTS = (1 << 31) // S - 1
+"""Equal parts of the budget that shares may need: entries stay below 2^31 when measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +51,17 @@ class Mechanism(Protocol):
 
 
 def whole_shares(shares: Sequence[Fraction]) -> list[int]:
-    """Return integers in the same proportions as ``shares``."""
+    """Return the smallest integers in the same proportions as ``shares``."""
     denominator = math.lcm(*(share.denominator for share in shares))
-    return [int(share * denominator) for share in shares]
+    parts = [int(share * denominator) for share in shares]
+    divisor = math.gcd(*parts)
+    if sum(parts) // divisor > MOST_PARTS:
+        raise ProgrammingError(
+            f"the shares {', '.join(str(share) for share in shares)} divide the budget into "
+            f"{sum(parts) // divisor:,} equal parts; at most {MOST_PARTS:,} are supported. "
+            f"Choose shares with a smaller common denominator."
+        )
+    return [part // divisor for part in parts]
 
 
 def scaled(block: Block, factor: int) -> Block:
@@ -60,7 +73,7 @@ def lowest_terms(
     blocks: Sequence[Block], sensitivity: int, reads: Sequence[tuple[int, ...]]
 ) -> JointStrategy:
     """Divide a strategy by the largest integer that divides all of it."""
-    divisor = int(np.gcd.reduce([np.gcd.reduce(b.matrix.data) for b in blocks]))
+    divisor = math.gcd(*(int(np.gcd.reduce(b.matrix.data)) for b in blocks))
     divided = (Block(b.marginal, _divided(b.matrix, divisor)) for b in blocks)
     return JointStrategy(tuple(divided), sensitivity // divisor, tuple(reads))
 

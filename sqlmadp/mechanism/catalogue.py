@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from sqlmadp.mechanism.base import Mechanism
 from sqlmadp.mechanism.identity import Identity
 from sqlmadp.mechanism.independent import Independent
+from sqlmadp.mechanism.pareto import Pareto
 from sqlmadp.mechanism.utilitarian import Utilitarian
 from sqlmadp.mechanism.waterfilling import Waterfilling
 from sqlmadp.mechanism.weighted_utilitarian import WeightedUtilitarian
@@ -23,5 +24,6 @@ MECHANISMS: dict[str, Maker] = {
     "utilitarian": lambda columns, cache: Utilitarian(cache=cache),
     "weighted_utilitarian": lambda columns, cache: WeightedUtilitarian(cache=cache),
     "waterfilling": lambda columns, cache: Waterfilling(cache=cache),
+    "pareto": lambda columns, cache: Pareto(cache=cache),
 }
 """How to make each mechanism for a domain."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
@@ -11,6 +12,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from sqlmadp.errors import ProgrammingError
+from sqlmadp.mechanism.base import MOST_PARTS
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.mechanism.fairness import Outcome, outcome
 from sqlmadp.schema.marginal import Block, Marginal, Partition
@@ -27,9 +29,10 @@ def compare(
     """Return what each mechanism would give every analyst, by the mechanism's name.
 
     ``workloads[i]`` is analyst i's matrix, one row a query and one column a cell, all with the
-    same columns.  Shares are equal unless given; they are taken in proportion.
+    same columns.  Shares are equal unless given; they are taken in proportion, and to the nearest
+    of some 2^14 equal parts of the budget if they have no small common denominator.
     """
-    asked = list(MECHANISMS) if mechanisms is None else list(mechanisms)
+    asked = list(MECHANISMS if mechanisms is None else mechanisms)
     if unknown := [name for name in asked if name not in MECHANISMS]:
         raise ProgrammingError(f"unknown mechanism {unknown[0]!r}; known: {', '.join(MECHANISMS)}")
     matrices = [_matrix(workload, i) for i, workload in enumerate(workloads)]
@@ -38,22 +41,23 @@ def compare(
     if len({matrix.shape[1] for matrix in matrices}) > 1:
         raise ProgrammingError("all workloads must have the same number of columns (cells)")
     budget = _positive(epsilon, "epsilon")
-    parts = [_positive(share, "a share") for share in shares or [1] * len(matrices)]
+    parts = _proportions([1] * len(matrices) if shares is None else shares)
     if len(parts) != len(matrices):
         raise ProgrammingError(f"{len(matrices)} workloads need as many shares, not {len(parts)}")
     columns = [("cell", matrices[0].shape[1])]
     cells = Marginal(("cell",), (Partition.finest(matrices[0].shape[1]),))
     asking = [Workload.of([Block(cells, matrix)]) for matrix in matrices]
-    normalised = [part / sum(parts) for part in parts]
     with threadpool_limits(limits=1):  # Threads that contend for small matrices are far slower.
         return {
-            name: outcome(MECHANISMS[name](columns, None), asking, normalised, budget)
-            for name in asked
+            name: outcome(MECHANISMS[name](columns, None), asking, parts, budget) for name in asked
         }
 
 
 def _matrix(workload: ArrayLike, number: int) -> sparse.csr_array:
-    dense = np.asarray(workload, dtype=np.float64)
+    try:
+        dense = np.asarray(workload, dtype=np.float64)
+    except (TypeError, ValueError):
+        dense = np.zeros(0)
     if dense.ndim != 2 or 0 in dense.shape or not np.isfinite(dense).all():
         raise ProgrammingError(f"workload {number} must be a matrix of finite numbers, not empty")
     if not dense.any():
@@ -61,10 +65,20 @@ def _matrix(workload: ArrayLike, number: int) -> sparse.csr_array:
     return sparse.csr_array(dense)
 
 
+def _proportions(shares: Sequence[Fraction | float | str]) -> list[Fraction]:
+    """Return shares that sum to 1, of a common denominator that strategies can be scaled by."""
+    exact = [_positive(share, "a share") for share in shares]
+    normalised = [share / sum(exact) for share in exact]
+    if math.lcm(*(share.denominator for share in normalised)) <= MOST_PARTS:
+        return normalised
+    parts = [max(1, round(share * (MOST_PARTS // 2))) for share in normalised]
+    return [Fraction(part, sum(parts)) for part in parts]
+
+
 def _positive(value: Fraction | float | str, what: str) -> Fraction:
     try:
         exact = Fraction(value)
-    except (ValueError, OverflowError, ZeroDivisionError):
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
         exact = Fraction(0)
     if exact <= 0:
         raise ProgrammingError(f"{what} must be a number above 0, not {value!r}")

@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
+from sqlmadp.errors import NotSupportedError
 from sqlmadp.mechanism.base import JointStrategy, read_by_all, scaled, whole_shares
-from sqlmadp.schema.marginal import Block, expand
+from sqlmadp.schema.marginal import Block, Marginal, Partition, expand
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.integer import S
+from sqlmadp.strategy.scopes import split_by_scope
 from sqlmadp.strategy.select import select
 from sqlmadp.workload.workload import Workload, common
+
+CLOSE_CELLS = 1 << 12
+"""Cells of all columns in use up to which rows can be poured that are only close."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,34 +46,26 @@ class Waterfilling:
             for workload, part in zip(workloads, parts, strict=True)
             for block in select(workload, cache=self.cache).blocks
         ]
-        poured = [self._pour(group) for group in _by_scope(blocks)]
-        return read_by_all(poured, sum(parts) * S, len(workloads))
-
-    def _pour(self, block: Block) -> Block:
-        rows = pour_exact(block.matrix) if self.tolerance == 0 else self._pour_close(block.matrix)
-        return Block(block.marginal, rows)
-
-    def _pour_close(self, rows: sparse.csr_array) -> sparse.csr_array:
-        """Pour a row into the first bucket that is close enough, in order, as the paper does."""
-        buckets = np.zeros((0, rows.shape[1]), dtype=np.int64)
-        for row in rows.toarray():
-            lengths = np.linalg.norm(buckets.astype(np.float64), axis=1) * np.linalg.norm(row)
-            close = np.flatnonzero(buckets @ row >= (1 - self.tolerance) * lengths)
-            if len(close):
-                buckets[close[0]] += row
-            else:
-                buckets = np.vstack([buckets, row])
-        return sparse.csr_array(buckets)
+        if self.tolerance == 0:
+            poured = [Block(b.marginal, pour_exact(b.matrix)) for b in _by_scope(blocks)]
+            return read_by_all(poured, sum(parts) * S, len(workloads))
+        together = _over_one_scope(blocks)
+        rows = pour_close(together.matrix, self.tolerance)
+        # Rows that are only close may cancel where their signs differ.
+        sensitivity = int(np.abs(rows).sum(axis=0).max())
+        close = split_by_scope(Block(together.marginal, sparse.csr_array(rows)))
+        return read_by_all(list(close), sensitivity, len(workloads))
 
 
 def pour_exact(rows: sparse.csr_array) -> sparse.csr_array:
     """Add up parallel rows: divide each by its gcd, hash, and add the gcds of equal ones."""
-    rows = sparse.csr_array(rows)
+    rows = rows.copy()
+    rows.sum_duplicates()
     rows.eliminate_zeros()
-    rows.sort_indices()
+    rows = rows[np.diff(rows.indptr) > 0]
     starts, sizes = rows.indptr[:-1], np.diff(rows.indptr)
     signs = np.sign(rows.data[starts])  # A row and its negative are the same question.
-    heights = np.gcd.reduceat(rows.data, starts) * signs
+    heights = np.gcd.reduceat(np.abs(rows.data), starts) * signs
     directions = rows.data // np.repeat(heights, sizes)
     found: dict[tuple[bytes, bytes], int] = {}
     first: list[int] = []
@@ -85,6 +83,20 @@ def pour_exact(rows: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array(poured, dtype=np.int64)
 
 
+def pour_close(rows: sparse.csr_array, tolerance: float) -> NDArray[np.int64]:
+    """Pour each row into the first bucket that is close enough, in order, as the paper does."""
+    buckets = np.zeros((0, rows.shape[1]), dtype=np.int64)
+    for row in rows.toarray():
+        lengths = np.linalg.norm(buckets.astype(np.float64), axis=1) * np.linalg.norm(row)
+        cosines = buckets.astype(np.float64) @ row
+        close = np.flatnonzero(cosines >= (1 - tolerance) * lengths)
+        if len(close):
+            buckets[close[0]] += row
+        else:
+            buckets = np.vstack([buckets, row])
+    return buckets
+
+
 def _by_scope(blocks: Iterable[Block]) -> Iterator[Block]:
     """Stack the rows of each scope over the common refinement of their partitions."""
     parts: dict[tuple[str, ...], list[Block]] = {}
@@ -94,3 +106,19 @@ def _by_scope(blocks: Iterable[Block]) -> Iterator[Block]:
         marginal = common([block.marginal for block in group])
         stacked = [expand(block.matrix, block.marginal, marginal) for block in group]
         yield Block(marginal, sparse.csr_array(sparse.vstack(stacked), dtype=np.int64))
+
+
+def _over_one_scope(blocks: Sequence[Block]) -> Block:
+    """Stack all rows over all columns: close rows may depend on different ones."""
+    finest: dict[str, Partition] = {}
+    for block in blocks:
+        for name, partition in zip(block.marginal.scope, block.marginal.partitions, strict=True):
+            finest[name] = finest[name].refine(partition) if name in finest else partition
+    marginal = Marginal(tuple(sorted(finest)), tuple(finest[name] for name in sorted(finest)))
+    if marginal.size > CLOSE_CELLS:
+        raise NotSupportedError(
+            f"waterfilling with a tolerance compares rows over all {marginal.size:,} cells; "
+            f"at most {CLOSE_CELLS:,} are supported. Use tolerance 0, which has no such limit."
+        )
+    rows = [expand(block.matrix, block.marginal, marginal) for block in blocks]
+    return Block(marginal, sparse.csr_array(sparse.vstack(rows), dtype=np.int64))

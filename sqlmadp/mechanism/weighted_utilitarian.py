@@ -26,9 +26,15 @@ class WeightedUtilitarian:
 
     def select(self, workloads: Sequence[Workload], shares: Sequence[Fraction]) -> JointStrategy:
         """Return the strategy selected for the weighted workloads stacked."""
-        weighted = []
-        for workload, share in zip(workloads, shares, strict=True):
-            alone = select(workload, cache=self.cache).error / (S * float(share)) ** 2
-            weighted.append(workload.scaled(1 / math.sqrt(alone)) if alone > 0 else workload)
+        alone = [
+            select(workload, cache=self.cache).error / float(share) ** 2
+            for workload, share in zip(workloads, shares, strict=True)
+        ]
+        # Only proportions matter; against the least one, equal analysts keep their rows as is.
+        least = min((error for error in alone if error > 0), default=1.0)
+        weighted = [
+            workload.scaled(math.sqrt(least / error)) if error > 0 else workload
+            for workload, error in zip(workloads, alone, strict=True)
+        ]
         strategy = select(stacked(weighted), cache=self.cache)
         return read_by_all(strategy.blocks, S, len(workloads))

@@ -17,10 +17,7 @@ Numerics   Exact: budget and charges are fractions, stored as text.
 
 from __future__ import annotations
 
-import hashlib
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -29,10 +26,18 @@ from pathlib import Path
 import msgspec
 
 from sqlmadp.errors import BudgetExceededError, InterfaceError, LedgerError
-from sqlmadp.private.ledger_file import APPLICATION_ID, TABLES, VERSION, create
+from sqlmadp.private.ledger_file import (
+    broken,
+    chain_hash,
+    check_file,
+    connect,
+    create,
+    digest,
+    genesis_hash,
+    refusing,
+)
+from sqlmadp.private.ledger_place import check_place
 from sqlmadp.private.measurement import Measurement
-
-_BUSY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,48 +62,50 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         """Open and verify the ledger at ``path``; use `open` or `read`."""
         self.path = path
-        with self._refusing("cannot be opened"):
-            self._connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=rw",
-                uri=True,
-                timeout=_BUSY_SECONDS,
-                isolation_level=None,
-            )
+        self._connection = connect(path)
         try:
-            self._configure()
-            self.verify()
+            self._verify_rows()
         except BaseException:
-            self._connection.close()
+            self.close()
             raise
 
     @classmethod
-    def open(cls, path: str | Path, *, budget: Fraction) -> Ledger:
-        """Open the ledger at ``path``, or create it with ``budget`` if there is none."""
+    def open(cls, path: str | Path, *, budget: Fraction, head: str | None = None) -> Ledger:
+        """Open the ledger at ``path``, or create it with ``budget`` if there is none.
+
+        ``head`` pins the ledger: it must be one of the hashes of its chain.
+        """
         path = Path(path)
         if not isinstance(budget, Fraction) or budget <= 0:
             raise InterfaceError(f"a budget must be a positive Fraction, not {budget!r}")
         if not path.exists():
+            if head is not None:
+                raise LedgerError(
+                    f"there is no ledger {str(path)!r}, but the plan pins its head {head}, so "
+                    "there was one; restore it from a copy made after the last release"
+                )
+            check_place(path)
             create(path, budget)
-        ledger = cls(path)
-        if ledger.budget != budget:
-            stored = ledger.budget
-            ledger.close()
-            raise LedgerError(
-                f"ledger {str(path)!r} was created with budget {stored}, but the plan says "
-                f'{budget}; a budget never changes. Write budget = "{stored}" in the plan'
-            )
-        return ledger
+        return cls.read(path, budget=budget, head=head)
 
     @classmethod
-    def read(cls, path: str | Path) -> Ledger:
-        """Open an existing ledger, whatever its budget."""
+    def read(
+        cls, path: str | Path, *, budget: Fraction | None = None, head: str | None = None
+    ) -> Ledger:
+        """Open an existing ledger, with any budget and head or with the ones given."""
         path = Path(path)
         if not path.exists():
             raise LedgerError(
                 f"there is no ledger {str(path)!r}; it is made by the first release, "
                 "or the path is wrong"
             )
-        return cls(path)
+        ledger = cls(path)
+        try:
+            ledger._check_plan(budget, head)
+        except LedgerError:
+            ledger.close()
+            raise
+        return ledger
 
     def close(self) -> None:
         """Close the file."""
@@ -118,18 +125,18 @@ class Ledger:
     @property
     def charges(self) -> tuple[Charge, ...]:
         """Return every charge, oldest first, with the chain verified."""
-        head = _hash("sqlmadp ledger", VERSION, *self._genesis())
+        head = self._genesis()[2]
         charges = []
-        with self._refusing("cannot be read"):
+        with refusing(self.path, "cannot be read"):
             rows = self._connection.execute(
                 "SELECT number, release, analysts, mechanism, epsilon, time, digest, hash "
                 "FROM charges ORDER BY number"
             ).fetchall()
         for expected, (number, *content, stored) in enumerate(rows, start=1):
-            head = _hash(head, number, *content)
+            head = chain_hash(head, number, *content)
             if number != expected or head != stored:
-                raise self._broken(f"its hash chain breaks at charge {expected}")
-            release, analysts, mechanism, epsilon, time, digest = content
+                raise broken(self.path, f"its hash chain breaks at charge {expected}")
+            release, analysts, mechanism, epsilon, time, measured = content
             charges.append(
                 Charge(
                     release=release,
@@ -137,7 +144,7 @@ class Ledger:
                     mechanism=mechanism,
                     epsilon=Fraction(epsilon),
                     time=time,
-                    digest=digest,
+                    digest=measured,
                     hash=head,
                 )
             )
@@ -154,10 +161,14 @@ class Ledger:
         return self.budget - self.spent
 
     @property
+    def heads(self) -> tuple[str, ...]:
+        """Return every hash of the chain, oldest first: what the head is and has been."""
+        return (self._genesis()[2], *(charge.hash for charge in self.charges))
+
+    @property
     def head(self) -> str:
         """Return the last hash of the chain; it stands for the whole ledger."""
-        charges = self.charges
-        return charges[-1].hash if charges else _hash("sqlmadp ledger", VERSION, *self._genesis())
+        return self.heads[-1]
 
     def find(self, release: str) -> Measurement | None:
         """Return the stored measurement of ``release``, or None if there is none."""
@@ -165,10 +176,9 @@ class Ledger:
         return None if charge is None else Measurement.decode(self._measurement(charge))
 
     def require(self, epsilon: Fraction) -> None:
-        """Raise BudgetExceededError unless ``epsilon`` is left."""
-        budget, spent = self.budget, self.spent
-        if epsilon <= 0 or spent + epsilon > budget:
-            raise BudgetExceededError(budget=budget, spent=spent, asked=epsilon)
+        """Raise unless ``epsilon`` is left and a charge can be recorded safely here."""
+        self._require_budget(epsilon, measured=False)
+        check_place(self.path)
 
     def record(
         self, measurement: Measurement, *, analysts: Sequence[str], mechanism: str
@@ -179,15 +189,16 @@ class Ledger:
         returned, nothing is charged, and this one is forgotten unseen.
         """
         encoded = measurement.encode()
-        with self._refusing(
+        with refusing(
+            self.path,
             "could not record the release; nothing is shown. Run it again: "
-            "if it was recorded after all, it returns the same answers and spends nothing"
+            "if it was recorded after all, it returns the same answers and spends nothing",
         ):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 charges = self.charges
                 if all(charge.release != measurement.release for charge in charges):
-                    self.require(measurement.epsilon)
+                    self._require_budget(measurement.epsilon, measured=True)
                     self._insert(measurement, encoded, analysts, mechanism, len(charges) + 1)
                 self._connection.execute("COMMIT")
             except BaseException:
@@ -196,61 +207,55 @@ class Ledger:
                 raise
         stored = self.find(measurement.release)
         if stored is None:
-            raise self._broken("a release that was just recorded is not there")
+            raise broken(self.path, "a release that was just recorded is not there")
         return stored
 
     def verify(self) -> None:
         """Raise LedgerError unless file, version, chain and every measurement are sound."""
-        with self._refusing("is not a sound ledger"):
-            checks = self._connection.execute("PRAGMA integrity_check").fetchall()
-            tables = self._connection.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
-            found = sorted(row[0] for row in tables.fetchall())
-        if checks != [("ok",)]:
-            raise self._broken("SQLite's integrity check fails")
-        if found != sorted(TABLES):
-            raise self._broken("its tables are not those of a ledger")
+        check_file(self._connection, self.path)
+        self._verify_rows()
+
+    def _verify_rows(self) -> None:
         charges = self.charges
         for charge in charges:
             self._measurement(charge)
         if sum((charge.epsilon for charge in charges), Fraction(0)) > self.budget:
-            raise self._broken("its charges exceed its budget")
+            raise broken(self.path, "its charges exceed its budget")
 
-    def _configure(self) -> None:
-        with self._refusing("cannot be used"):
-            application = self._pragma("application_id")
-            version = self._pragma("user_version")
-            if application != APPLICATION_ID:
-                raise LedgerError(
-                    f"{str(self.path)!r} is not a ledger of sqlmadp; "
-                    "correct the ledger's path, or restore the ledger from a copy"
-                )
-            if version != VERSION:
-                raise LedgerError(
-                    f"ledger {str(self.path)!r} has version {version}, and this sqlmadp knows "
-                    f"version {VERSION}; use a newer sqlmadp"
-                )
-            if self._pragma("journal_mode") != "wal":
-                raise self._broken("it is not in WAL mode")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("PRAGMA fullfsync = ON")
+    def _check_plan(self, budget: Fraction | None, head: str | None) -> None:
+        if budget is not None and budget != self.budget:
+            raise LedgerError(
+                f"ledger {str(self.path)!r} was created with budget {self.budget}, but the plan "
+                f'says {budget}; a budget never changes. Write budget = "{self.budget}" in the plan'
+            )
+        if head is not None and head not in self.heads:
+            raise LedgerError(
+                f"ledger {str(self.path)!r} has head {self.head} and never had the head {head} "
+                "that the plan pins: it is another ledger, or an older copy was restored. Nothing "
+                "may be released against it; restore the one that was copied last"
+            )
 
-    def _pragma(self, name: str) -> object:
-        return self._connection.execute(f"PRAGMA {name}").fetchone()[0]
+    def _require_budget(self, epsilon: Fraction, *, measured: bool) -> None:
+        budget, spent = self.budget, self.spent
+        if epsilon <= 0 or spent + epsilon > budget:
+            raise BudgetExceededError(budget=budget, spent=spent, asked=epsilon, measured=measured)
 
-    def _genesis(self) -> tuple[str, str]:
-        with self._refusing("cannot be read"):
-            rows = self._connection.execute("SELECT budget, created FROM ledger").fetchall()
-        if len(rows) != 1:
-            raise self._broken("it has no budget")
-        return str(rows[0][0]), str(rows[0][1])
+    def _genesis(self) -> tuple[str, str, str]:
+        """Return the budget, the time of creation and the hash of the two, verified."""
+        with refusing(self.path, "cannot be read"):
+            rows = self._connection.execute("SELECT budget, created, hash FROM ledger").fetchall()
+        if len(rows) != 1 or genesis_hash(*rows[0][:2]) != rows[0][2]:
+            raise broken(self.path, "it has no budget that its hash confirms")
+        budget, created, stored = rows[0]
+        return budget, created, stored
 
     def _measurement(self, charge: Charge) -> bytes:
-        with self._refusing("cannot be read"):
+        with refusing(self.path, "cannot be read"):
             row = self._connection.execute(
                 "SELECT measurement FROM charges WHERE release = ?", [charge.release]
             ).fetchone()
-        if row is None or not isinstance(row[0], bytes) or _sha256(row[0]) != charge.digest:
-            raise self._broken(f"the measurement of release {charge.release!r} was changed")
+        if row is None or not isinstance(row[0], bytes) or digest(row[0]) != charge.digest:
+            raise broken(self.path, f"the measurement of release {charge.release!r} was changed")
         return row[0]
 
     def _insert(
@@ -267,30 +272,9 @@ class Ledger:
             mechanism,
             str(measurement.epsilon),
             datetime.now(UTC).isoformat(timespec="seconds"),
-            _sha256(encoded),
+            digest(encoded),
         )
         self._connection.execute(
             "INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [number, *content, _hash(self.head, number, *content), encoded],
+            [number, *content, chain_hash(self.head, number, *content), encoded],
         )
-
-    def _broken(self, why: str) -> LedgerError:
-        return LedgerError(
-            f"ledger {str(self.path)!r} cannot be trusted: {why}. Nothing may be released "
-            "against it; restore it from a copy made after the last release"
-        )
-
-    @contextmanager
-    def _refusing(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise LedgerError(f"ledger {str(self.path)!r} {what} ({error})") from None
-
-
-def _hash(*content: object) -> str:
-    return _sha256(msgspec.json.encode(content))
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

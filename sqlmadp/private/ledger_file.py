@@ -1,19 +1,25 @@
-"""The ledger's file: its tables, and how it comes into being.
+"""The ledger's file: its tables, how it comes into being, and how it is opened.
 
 Guarantee  A ledger appears at its path whole, with its budget, or not at all; one that is
-           there, or was there and left its write-ahead file, is never replaced.
+           there, or was there and left its write-ahead file, is never replaced.  `connect`
+           returns a connection to a file that is a ledger of this version, inside and out.
 Requires   A file system with hard links and fsync.
 Numerics   Exact: the budget is a fraction, stored as text.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+
+import msgspec
 
 from sqlmadp.errors import LedgerError
 
@@ -22,7 +28,7 @@ APPLICATION_ID = 0x6D616470  # "madp": tells a ledger from any other SQLite file
 
 TABLES = (
     "CREATE TABLE ledger (one INTEGER PRIMARY KEY CHECK (one = 1), budget TEXT NOT NULL, "
-    "created TEXT NOT NULL)",
+    "created TEXT NOT NULL, hash TEXT NOT NULL)",
     "CREATE TABLE charges (number INTEGER PRIMARY KEY, release TEXT NOT NULL UNIQUE, "
     "analysts TEXT NOT NULL, mechanism TEXT NOT NULL, epsilon TEXT NOT NULL, "
     "time TEXT NOT NULL, digest TEXT NOT NULL, hash TEXT NOT NULL, measurement BLOB NOT NULL)",
@@ -34,6 +40,18 @@ TABLES = (
     ),
 )
 
+_BUSY_SECONDS = 60.0
+
+_ADVICE = {
+    "SQLITE_FULL": "; the disk is full: make space on it",
+    "SQLITE_IOERR": "; the disk is full or fails: look after it",
+    "SQLITE_BUSY": "; another program holds it: wait, and run again",
+    "SQLITE_READONLY": "; make the file and its folder writable",
+    "SQLITE_CANTOPEN": "; make the file and its folder writable",
+    "SQLITE_NOTADB": "; it is no ledger, or was damaged: restore it from a copy",
+    "SQLITE_CORRUPT": "; it was damaged: restore it from a copy made after the last release",
+}
+
 
 def create(path: Path, budget: Fraction) -> None:
     """Make the ledger elsewhere and link it into place: it appears whole, or not at all."""
@@ -43,18 +61,117 @@ def create(path: Path, budget: Fraction) -> None:
             f"ledger {str(path)!r} is missing, but its write-ahead file {leftover.name!r} is "
             "there, so releases were made against it; restore the ledger from a copy"
         )
-    if not path.parent.is_dir():
-        raise LedgerError(f"the ledger's folder {str(path.parent)!r} does not exist; create it")
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
             new = Path(folder) / "new"
             _write_genesis(new, budget)
+            connect(new).close()  # SQLite may go on without a step that failed, such as WAL.
             os.link(new, path)
         _sync_folder(path.parent)
     except FileExistsError:
         return  # Another process was faster; its ledger is opened and checked like any other.
-    except (OSError, sqlite3.Error) as error:
-        raise LedgerError(f"the ledger {str(path)!r} cannot be created: {error}") from None
+    except (OSError, sqlite3.Error, LedgerError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LedgerError(
+            f"the ledger {str(path)!r} cannot be created ({reason}); nothing was read or spent. "
+            "Look after its disk and folder, and run again"
+        ) from None
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Return a connection to a sound file; one that cannot be written to is only read."""
+    options = "mode=rw"
+    if not _writable(path):
+        wal = path.with_name(path.name + "-wal")
+        if wal.exists() and wal.stat().st_size:
+            raise LedgerError(
+                f"ledger {str(path)!r} has releases in its write-ahead file, which cannot be "
+                "read where nothing may be written; make its folder writable"
+            )
+        options = "mode=ro&immutable=1"
+    with refusing(path, "cannot be opened"):
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?{options}",
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+        )
+    try:
+        check_file(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def check_file(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise LedgerError unless this is a whole ledger of this version, in WAL mode."""
+    with refusing(path, "cannot be used"):
+        application, version, journal = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("application_id", "user_version", "journal_mode")
+        )
+        if application != APPLICATION_ID:
+            raise LedgerError(
+                f"{str(path)!r} is not a ledger of sqlmadp; "
+                "correct the ledger's path, or restore the ledger from a copy"
+            )
+        if version != VERSION:
+            raise LedgerError(
+                f"ledger {str(path)!r} has version {version}, and this sqlmadp knows "
+                f"version {VERSION}; use a newer sqlmadp"
+            )
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
+        checks = connection.execute("PRAGMA integrity_check").fetchall()
+        tables = connection.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
+        found = sorted(str(row[0]) for row in tables.fetchall())
+    if checks != [("ok",)]:
+        raise broken(path, "SQLite's integrity check fails")
+    if found != sorted(TABLES):
+        raise broken(path, "its tables are not those of a ledger")
+    if journal != "wal" and _writable(path):  # One that is only read needs no journal.
+        raise broken(path, "it is not in WAL mode")
+
+
+def genesis_hash(budget: str, created: str) -> str:
+    """Return the hash that the chain of a ledger starts from."""
+    return chain_hash("sqlmadp ledger", VERSION, budget, created)
+
+
+def chain_hash(*content: object) -> str:
+    """Return the hash of a list of texts and numbers."""
+    return digest(msgspec.json.encode(content))
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of ``data`` as text."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def broken(path: Path, why: str) -> LedgerError:
+    """Return the error that says that a ledger cannot be trusted."""
+    return LedgerError(
+        f"ledger {str(path)!r} cannot be trusted: {why}. Nothing may be released "
+        "against it; restore it from a copy made after the last release"
+    )
+
+
+@contextmanager
+def refusing(path: Path, what: str) -> Iterator[None]:
+    """Replace an error of SQLite by a LedgerError that says what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "")
+        advice = next((text for start, text in _ADVICE.items() if name.startswith(start)), "")
+        raise LedgerError(f"ledger {str(path)!r} {what} ({error}){advice}") from None
+    except UnicodeDecodeError:  # SQLite quotes what it found, and that is no text.
+        raise broken(path, "it holds what is no text") from None
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def _write_genesis(path: Path, budget: Fraction) -> None:
@@ -67,7 +184,10 @@ def _write_genesis(path: Path, budget: Fraction) -> None:
         for statement in TABLES:
             connection.execute(statement)
         created = datetime.now(UTC).isoformat(timespec="microseconds")
-        connection.execute("INSERT INTO ledger VALUES (1, ?, ?)", [str(budget), created])
+        genesis = (str(budget), created)
+        connection.execute(
+            "INSERT INTO ledger VALUES (1, ?, ?, ?)", [*genesis, genesis_hash(*genesis)]
+        )
     finally:
         connection.close()
 

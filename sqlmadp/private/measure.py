@@ -1,11 +1,12 @@
 """Measure: the only way from the private table to anything that is shown.
 
-    stored?  ->  budget?  ->  recheck, sensitivity, scale  ->  catalogue  ->  count, A x, noise
-             ->  one transaction: budget, charge, measurement  ->  read back what was stored
+    stored?  ->  budget?  ->  tie  ->  calibrate: recheck, sensitivity, scale  ->  catalogue
+             ->  count, A x, noise  ->  one transaction: budget, charge, measurement
+             ->  read back what was stored
 
 One epsilon sets the noise and the charge, so the two cannot disagree.  Before the
 transaction nothing leaves the process; after it the answers are paid for, and asking
-again returns them, free.
+again returns them, free.  `noisy_answers`, from a strategy and counts, is what audits try.
 
 Guarantee  The measurements of one ledger together are budget-differentially private.
 Requires   As in PROOF.md: an honest curator, one record (or as many as declared) a unit.
@@ -15,6 +16,7 @@ Numerics   Exact integers up to the noise; see `blocks`, `sensitivity` and `nois
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -24,13 +26,14 @@ from numpy.typing import NDArray
 
 from sqlmadp.errors import InterfaceError, SourceError
 from sqlmadp.private import noise
+from sqlmadp.private import sensitivity as effect
 from sqlmadp.private.blocks import checked_blocks, exact_answers
 from sqlmadp.private.catalogue import check_catalogue
 from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Engine, Source, open_engine
 from sqlmadp.private.ledger import Ledger
 from sqlmadp.private.measurement import Measurement
-from sqlmadp.private.sensitivity import l1_sensitivity
+from sqlmadp.private.tie import move_on, tie
 from sqlmadp.schema.domain import Domain
 from sqlmadp.schema.marginal import Block
 
@@ -38,6 +41,16 @@ READ_FAILED = (
     "the private table could not be read; nothing was spent and nothing is shown. The reason is "
     "withheld, since it may depend on records: open the source with its own tools to find it"
 )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Calibrated:
+    """A strategy that may be measured, with the noise scale that one epsilon asks for."""
+
+    blocks: tuple[Block, ...]
+    epsilon: Fraction
+    sensitivity: int
+    scale: float
 
 
 def measure(
@@ -62,43 +75,59 @@ def measure(
     if (stored := ledger.find(release)) is not None:
         return stored  # Already paid for and published: the same answers, free.
     ledger.require(epsilon)  # A cheap refusal before any data is read.
-    checked = checked_blocks(blocks, domain)
-    sensitivity = l1_sensitivity(checked, domain)
-    scale = noise.noise_scale(sensitivity, epsilon)
+    strategy = calibrate(blocks, domain=domain, epsilon=epsilon)
     msgspec.json.encode(metadata)  # What cannot be stored is refused before it is measured.
     engine = open_engine(source, table=domain.table)
     try:
         check_catalogue(engine, domain)
-        values = _noisy_answers(engine, domain, checked, scale)
+        tie(source, ledger)
+        values = _noisy_answers_or_none(engine, domain, strategy)
     finally:
         engine.close()
     if values is None:
         raise SourceError(READ_FAILED)
     measurement = Measurement(
         release=release,
-        blocks=checked,
+        blocks=strategy.blocks,
         values=values,
-        epsilon=epsilon,
-        sensitivity=sensitivity,
-        scale=scale,
+        epsilon=strategy.epsilon,
+        sensitivity=strategy.sensitivity,
+        scale=strategy.scale,
         metadata=metadata,
     )
-    return ledger.record(measurement, analysts=analysts, mechanism=mechanism)
+    recorded = ledger.record(measurement, analysts=analysts, mechanism=mechanism)
+    move_on(source, ledger)
+    return recorded
 
 
-def _noisy_answers(
-    engine: Engine, domain: Domain, blocks: Sequence[Block], scale: float
+def calibrate(blocks: Sequence[Block], *, domain: Domain, epsilon: Fraction) -> Calibrated:
+    """Recheck a strategy, and work out its sensitivity and noise scale from nothing else."""
+    checked = checked_blocks(blocks, domain)
+    sensitivity = effect.l1_sensitivity(checked, domain)
+    scale = noise.noise_scale(sensitivity, epsilon)
+    return Calibrated(blocks=checked, epsilon=epsilon, sensitivity=sensitivity, scale=scale)
+
+
+def noisy_answers(
+    strategy: Calibrated, counts: Sequence[NDArray[np.int64]]
+) -> tuple[NDArray[np.int64], ...]:
+    """Return the noisy answers of one table, one array a block, from its exact counts."""
+    exact = [exact_answers(*pair) for pair in zip(strategy.blocks, counts, strict=True)]
+    noisy = noise.add_discrete_laplace(np.concatenate(exact), strategy.scale)
+    ends = np.cumsum([len(answers) for answers in exact])
+    return tuple(np.split(noisy, ends[:-1]))
+
+
+def _noisy_answers_or_none(
+    engine: Engine, domain: Domain, strategy: Calibrated
 ) -> tuple[NDArray[np.int64], ...] | None:
-    """Return the noisy answers, one array a block; None if anything at all went wrong.
+    """Return the noisy answers, or None if anything at all went wrong.
 
     An exception in here may quote a record.  It ends here, and the caller raises another
     once it is gone, so that no traceback is chained to it.
     """
     try:
-        counts = read_counts(engine, domain, [block.marginal for block in blocks])
-        exact = [exact_answers(*pair) for pair in zip(blocks, counts, strict=True)]
-        noisy = noise.add_discrete_laplace(np.concatenate(exact), scale)
-        ends = np.cumsum([block.rows for block in blocks])
-        return tuple(np.split(noisy, ends[:-1]))
+        counts = read_counts(engine, domain, [block.marginal for block in strategy.blocks])
+        return noisy_answers(strategy, counts)
     except Exception:
         return None

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,7 @@ def _loss(scale: float, sensitivity: int) -> Fraction:
     return Fraction(_laplace(scale).map(sensitivity))
 
 
+@lru_cache(maxsize=16)
 def _laplace(scale: float) -> Any:
     # OpenDP takes long to load, and planning never needs it.
     import opendp.prelude as dp  # noqa: PLC0415

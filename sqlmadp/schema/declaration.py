@@ -26,6 +26,10 @@
     min  = 0
     max  = 1e6
 
+    [public.regions]                   # a public table, which statements may join
+    columns = ["state", "region"]      # (see ``schema.public``)
+    rows    = [["CA", "West"], ["NY", "East"]]
+
 ``outside = "clamp"`` needs an order: integer, date or real.  Every mistake of a file is
 reported at once, each with its key, its line and what is allowed there.
 """
@@ -42,6 +46,7 @@ from typing import TypeVar, get_args
 
 from sqlmadp.errors import SchemaError
 from sqlmadp.schema.domain import ORDERED, Column, ColumnType, Domain, Outside
+from sqlmadp.schema.public import read_public
 from sqlmadp.toml_file import Table, TomlFile, dotted, is_name, show, suggest
 
 LARGEST_COLUMN = 2**24
@@ -56,11 +61,12 @@ Bound = TypeVar("Bound", int, date, float)
 def read_schema(path: str | Path) -> Domain:
     """Return the domain that the file at ``path`` declares; SchemaError lists its mistakes."""
     file = TomlFile(Path(path), SchemaError)
-    file.root.only(("table", "columns"), "a schema")
+    file.root.only(("table", "columns", "public"), "a schema")
     table = file.root.text("table", 'the name of the private table, such as "people"')
     columns = _columns(file.root)
+    public = read_public(file.root, Path(path).parent, table)
     file.finish()
-    return Domain(table=table or "", columns=tuple(columns))
+    return Domain(table=table or "", columns=tuple(columns), public=public)
 
 
 def _columns(root: Table) -> list[Column]:

@@ -146,12 +146,23 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PublicTable:
+    """A table that anybody may read: statements join it on declared columns."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    """Name and DuckDB type of every column."""
+    rows: tuple[tuple[Value, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Domain:
     """The declared table: its name, its columns, and how many records a privacy unit owns."""
 
     table: str
     columns: tuple[Column, ...]
     records_per_unit: int = 1
+    public: tuple[PublicTable, ...] = ()
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:

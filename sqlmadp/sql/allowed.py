@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from sqlmadp.sql.aggregates import PRIVATE
 from sqlmadp.sql.syntax import Node
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
-
-COUNTS: Final = frozenset({"count_star", "count", "count_if", "countif"})
-"""The aggregates that are answered."""
 
 EXPRESSIONS: Final = frozenset(
     {
@@ -52,7 +50,20 @@ EXPRESSIONS: Final = frozenset(
         ("FUNCTION", "FUNCTION"),
     }
 )
-"""Class and type of every expression that may occur."""
+"""Class and type of every expression that may occur over records."""
+
+AROUND: Final = frozenset(
+    {
+        ("STAR", "STAR"),
+        ("OPERATOR", "GROUPING_FUNCTION"),
+        ("SUBQUERY", "SUBQUERY"),
+        *(("WINDOW", f"WINDOW_{name}") for name in ("AGGREGATE", "ROW_NUMBER", "RANK")),
+        *(("WINDOW", f"WINDOW_{name}") for name in ("RANK_DENSE", "PERCENT_RANK", "CUME_DIST")),
+        *(("WINDOW", f"WINDOW_{name}") for name in ("NTILE", "LEAD", "LAG", "FILL")),
+        *(("WINDOW", f"WINDOW_{name}") for name in ("FIRST_VALUE", "LAST_VALUE", "NTH_VALUE")),
+    }
+)
+"""What may occur over answers besides."""
 
 _COMMON = {"class", "type", "alias", "query_location", "query_location_length"}
 FIELDS: Final = {
@@ -67,9 +78,28 @@ FIELDS: Final = {
     "FUNCTION": _COMMON
     | {"function_name", "schema", "catalog", "qualified_name", "arguments", "filter"}
     | {"order_bys", "distinct", "is_operator", "export_state"},
+    "STAR": _COMMON
+    | {"relation_name", "exclude_list", "replace_list", "columns", "expr"}
+    | {"qualified_exclude_list", "rename_list"},
+    "SUBQUERY": _COMMON | {"subquery_type", "subquery", "child", "comparison_type"},
+    "WINDOW": _COMMON
+    | {"function_name", "schema", "catalog", "partitions", "orders", "start", "end", "start_expr"}
+    | {"end_expr", "offset_expr", "default_expr", "ignore_nulls", "filter_expr", "distinct"}
+    | {"exclude_clause", "arg_orders", "has_ignore_nulls", "arguments", "qualified_name"},
     "TYPE": _COMMON | {"catalog", "schema", "type_name", "children", "qualified_name"},
     "SELECT_NODE": {"type", "modifiers", "cte_map", "select_list", "from_table", "where_clause"}
     | {"group_expressions", "group_sets", "aggregate_handling", "having", "sample", "qualify"},
+    "SET_OPERATION_NODE": {"type", "modifiers", "cte_map", "setop_type", "setop_all", "children"}
+    | {"left", "right"},
+    "SUBQUERY_REF": {"type", "alias", "sample", "query_location", "query_location_length"}
+    | {"subquery", "column_name_alias"},
+    "EXPRESSION_LIST": {"type", "alias", "sample", "query_location", "query_location_length"}
+    | {"expected_names", "expected_types", "values"},
+    "EMPTY": {"type", "alias", "sample", "query_location", "query_location_length"},
+    "JOIN": {"type", "alias", "sample", "query_location", "query_location_length", "left", "right"}
+    | {"condition", "join_type", "ref_type", "using_columns", "delim_flipped", "is_implicit"}
+    | {"duplicate_eliminated_columns", "ranking_expression", "nearest_count"}
+    | {"nearest_order_type", "nearest_approx"},
     "BASE_TABLE": {"type", "alias", "sample", "query_location", "query_location_length"}
     | {"schema_name", "table_name", "column_name_alias", "catalog_name", "at_clause"}
     | {"qualified_name"},
@@ -89,7 +119,7 @@ TYPES: Final = _words(
 FUNCTIONS: Final = _words(
     """
     + - * / // % ** ^ & | << >> ~ @ || ^@ ~~ !~~ ~~* !~~* ~~~ !__postfix
-    abs acos acosh add ascii asin asinh atan atan2 atanh bar base64 bin bit_count bit_length cbrt
+    abs acos acosh add ascii asin asinh atan atan2 atanh base64 bin bit_count bit_length cbrt
     ceil ceiling century char_length character_length chr concat concat_ws contains cos cosh cot
     damerau_levenshtein date_add date_diff date_part date_sub date_trunc datediff datepart datesub
     datetrunc day dayname dayofmonth dayofweek dayofyear days_in_month decade degrees divide
@@ -112,6 +142,23 @@ FUNCTIONS: Final = _words(
 )
 """The scalar functions and operators that may be used."""
 
+OUTER_AGGREGATES: Final = PRIVATE | _words(
+    """
+    min max arg_min arg_max min_by max_by argmin argmax first last any_value arbitrary bool_and
+    bool_or bit_and bit_or bit_xor product geomean geometric_mean skewness kurtosis entropy mad
+    string_agg group_concat listagg list array_agg histogram sum_no_overflow
+    """
+)
+"""The aggregates over answers that may be used."""
+
+WINDOWS: Final = OUTER_AGGREGATES | _words(
+    """
+    row_number rank dense_rank rank_dense percent_rank cume_dist ntile lead lag first_value
+    last_value nth_value fill
+    """
+)
+"""The window functions over answers that may be used."""
+
 CLOCK_AND_SESSION: Final = _words(
     """
     current_date current_time current_timestamp localtime localtimestamp current_user user
@@ -123,9 +170,4 @@ CLOCK_AND_SESSION: Final = _words(
 
 def has_only_known_fields(node: Node, kind: str) -> bool:
     """Return whether a node has exactly the fields of its kind that are understood here."""
-    return node.keys() <= FIELDS[kind]
-
-
-def is_aggregate(node: Node) -> bool:
-    """Return whether an expression is one of the aggregates that are answered."""
-    return node["class"] == "FUNCTION" and node["function_name"].lower() in COUNTS
+    return kind in FIELDS and node.keys() <= FIELDS[kind]

@@ -11,9 +11,10 @@ An error there concerns declared values, which are public, so it may be reported
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 
 import duckdb
 import numpy as np
@@ -21,8 +22,9 @@ from numpy.typing import NDArray
 
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.marginal import Partition, row_major_strides
-from sqlmadp.sql.factor import MAX_CELLS, Factor, TooManyCellsError
-from sqlmadp.sql.sandbox import Sandbox, UnfaithfulError, explain, quote, storable
+from sqlmadp.sql.factor import Factor, TooManyCellsError
+from sqlmadp.sql.limits import DEFAULT, Limits
+from sqlmadp.sql.sandbox import Sandbox, TooSlowError, UnfaithfulError, explain, quote
 from sqlmadp.sql.syntax import Node, column_names, fingerprint, select, unaliased
 
 FALSE, NULL, TRUE = 0, 1, 2
@@ -53,15 +55,31 @@ class KeyValues:
     """The DuckDB type of the key."""
 
 
+@dataclass(frozen=True, eq=False)
+class Argument:
+    """What an aggregate is applied to, over declared values; NULL is no value."""
+
+    factor: Factor
+    """The number of the value on every cell, or -1 for NULL; values ascend, as DuckDB orders."""
+    texts: Texts
+    """Every value as text that DuckDB casts back exactly."""
+    numbers: NDArray[np.float64]
+    """Every value as DOUBLE; a date or timestamp in microseconds; NaN for what is no number."""
+    type: str
+    """The DuckDB type of the values."""
+
+
 class Evaluator:
     """Evaluates resolved expressions over the cells of a domain, and remembers the results."""
 
-    def __init__(self, domain: Domain) -> None:
-        self.domain = domain
-        self.sandbox = Sandbox(domain)
+    def __init__(self, domain: Domain, limits: Limits = DEFAULT) -> None:
+        self.domain, self.limits = domain, limits
+        self.sandbox = Sandbox(domain, limits)
         self._cells: set[str] = set()
         self._truths: dict[str, Factor] = {}
         self._keys: dict[str, KeyValues] = {}
+        self._arguments: dict[str, Argument] = {}
+        self._found: dict[str, list[float]] = {}
 
     def prepare(self, predicates: Iterable[Node], others: Iterable[Node] = ()) -> None:
         """Print and evaluate many expressions at once, which is faster than one by one."""
@@ -109,6 +127,50 @@ class Evaluator:
             self._keys[key] = self._evaluate_key(node)
         return self._keys[key]
 
+    def argument(self, node: Node) -> Argument:
+        """Return the values that an aggregate is applied to, on every cell of their columns."""
+        key = fingerprint(unaliased(node))
+        if key not in self._arguments:
+            self._arguments[key] = self._evaluate_argument(node)
+        return self._arguments[key]
+
+    def _evaluate_argument(self, node: Node) -> Argument:
+        columns = self._columns(node)
+        source, number = self._product(columns)
+        text = self.sandbox.print_expression(node)
+        values = f"SELECT {number} AS cell, ({text}) AS value FROM {source}"
+        kind = self._type(node, values)
+        as_number = (
+            "epoch_us(CAST(value AS TIMESTAMP))"
+            if kind in ("DATE", "TIMESTAMP")
+            else "TRY_CAST(value AS DOUBLE)"
+        )
+        fetched = self._fetch(
+            node,
+            "SELECT cell, rank, CASE WHEN place = 1 THEN CAST(value AS VARCHAR) END AS text, "
+            f"CAST({as_number} AS DOUBLE) AS number, value IS NULL AS missing, place FROM ("
+            "SELECT cell, value, DENSE_RANK() OVER (ORDER BY value NULLS LAST) - 1 AS rank, "
+            "ROW_NUMBER() OVER (PARTITION BY value ORDER BY cell) AS place "
+            f"FROM ({values}))",
+        )
+        missing = np.asarray(fetched["missing"], dtype=bool)
+        rank = np.where(missing, -1, np.asarray(fetched["rank"], dtype=np.int64))
+        first = (np.asarray(fetched["place"]) == 1) & ~missing
+        order = np.argsort(rank[first], kind="stable")
+        numbers = np.ma.filled(np.ma.asarray(fetched["number"], dtype=np.float64), np.nan)
+        return Argument(
+            _scatter(columns, fetched["cell"], rank).reduce(),
+            _plain(fetched["text"])[first][order],
+            np.asarray(numbers)[first][order],
+            kind,
+        )
+
+    def _type(self, node: Node, sql: str) -> str:
+        try:
+            return self.sandbox.types(sql)[1]
+        except duckdb.Error as error:
+            raise EvaluationError(node, explain(error)[0]) from None
+
     def constant(self, node: Node) -> tuple[float | None, str]:
         """Return a constant expression as DOUBLE, and its type."""
         text = self.sandbox.print_expression(node)
@@ -119,6 +181,42 @@ class Evaluator:
         except duckdb.Error as error:
             raise EvaluationError(node, explain(error)[0]) from None
         return value, kind
+
+    def along(self, name: str, node: Node, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return an expression of one real column at given values of it, as DOUBLE."""
+        text = self.sandbox.print_expression(node)
+        try:
+            rows = self.sandbox.execute(
+                f"SELECT CAST(({text}) AS DOUBLE) "
+                f"FROM (SELECT unnest(?::DOUBLE[]) AS {quote(name)})",
+                [values.tolist()],
+            ).fetchall()
+        except duckdb.Error as error:
+            raise EvaluationError(node, explain(error)[0]) from None
+        return np.array([np.nan if value is None else value for (value,) in rows])
+
+    def remembered(self, node: Node, work: Callable[[], list[float]]) -> list[float]:
+        """Return what ``work`` finds out about an expression, and find it out once."""
+        key = fingerprint(unaliased(node))
+        if key not in self._found:
+            self._found[key] = work()
+        return self._found[key]
+
+    def constants(self, node: Node) -> tuple[list[Fraction | float | None], bool]:
+        """Return a constant expression, or a constant list of them, exactly as it is written."""
+        text = self.sandbox.print_expression(node)
+        try:
+            kind = self.sandbox.types(f"SELECT ({text})")[0]
+            listed = kind.endswith("]")
+            source = f"unnest({text})" if listed else f"({text})"
+            exact = kind.startswith(("DECIMAL", "INTEGER", "BIGINT", "HUGEINT"))
+            rows = self.sandbox.execute(f"SELECT CAST({source} AS VARCHAR)").fetchall()
+        except duckdb.Error as error:
+            raise EvaluationError(node, explain(error)[0]) from None
+        return [
+            None if value is None else Fraction(value) if exact else float(value)
+            for (value,) in rows
+        ], listed
 
     def _evaluate_key(self, node: Node) -> KeyValues:
         columns = self._columns(node)
@@ -137,16 +235,16 @@ class Evaluator:
         chosen = cells == first
         by_cell = dict(zip(cells[chosen].tolist(), _plain(fetched["text"])[chosen], strict=True))
         texts = np.array([by_cell[cell] for cell in numbered.tolist()] + [None], dtype=object)[:-1]
-        kind = self.sandbox.execute(f"DESCRIBE {values}").fetchall()[1][1]
         factor = _scatter(columns, cells, codes.reshape(-1)).reduce()
-        return KeyValues(factor, texts, storable(str(kind)))
+        return KeyValues(factor, texts, self._type(node, values))
 
     def _columns(self, node: Node) -> list[Column]:
         names = column_names(node)
         columns = [column for column in self.domain.columns if column.name in names]
         cells = math.prod(column.size for column in columns)
-        if cells > MAX_CELLS:
-            raise TooManyCellsError([column.name for column in columns], cells)
+        if cells > self.limits.predicate_cells:
+            together = [column.name for column in columns]
+            raise TooManyCellsError(together, cells, self.limits.predicate_cells)
         return columns
 
     def _product(self, columns: list[Column]) -> tuple[str, str]:
@@ -174,7 +272,10 @@ class Evaluator:
 
     def _fetch(self, node: Node, sql: str) -> dict[str, NDArray[np.generic]]:
         try:
-            fetched: dict[str, NDArray[np.generic]] = self.sandbox.execute(sql).fetchnumpy()
+            fetched: dict[str, NDArray[np.generic]] = self.sandbox.fetch(sql)
+        except TooSlowError:
+            seconds = self.limits.seconds
+            raise EvaluationError(node, f"this takes longer than {seconds} seconds") from None
         except duckdb.Error as error:
             raise EvaluationError(node, explain(error)[0]) from None
         return fetched

@@ -7,30 +7,32 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Literal
 
 from sqlmadp.errors import Problem
 from sqlmadp.schema.domain import Domain
+from sqlmadp.sql.aggregates import PRIVATE, QUANTILES, arguments, canonical, is_aggregate
 from sqlmadp.sql.allowed import (
+    AROUND,
     CLOCK_AND_SESSION,
-    COUNTS,
     EXPRESSIONS,
     FUNCTIONS,
+    OUTER_AGGREGATES,
     TYPES,
+    WINDOWS,
     has_only_known_fields,
-    is_aggregate,
 )
+from sqlmadp.sql.records import Records
 from sqlmadp.sql.statements import Span, Statement
 from sqlmadp.sql.syntax import Node, children, span
 
 _COUNT_HINT = "Ask for counts instead: SELECT {key}, COUNT(*) FROM {table} GROUP BY {key}."
 
 _CLASSES = {
-    "SUBQUERY": ("subquery", "subqueries are not supported yet", ""),
-    "WINDOW": ("window", "window functions are not supported yet", ""),
-    "PARAMETER": (
-        "parameter",
-        "bind parameters are not supported",
-        "Write the value into the statement.",
+    "WINDOW": (
+        "window",
+        "a window function here would look at single records",
+        "Windows run over answers: SUM(COUNT(*)) OVER (ORDER BY age), with GROUP BY age.",
     ),
     "LAMBDA": ("lambda", "lambda functions are not supported", ""),
     "POSITIONAL_REFERENCE": (
@@ -45,8 +47,17 @@ _CLASSES = {
     ),
 }
 
+_SINGLE = frozenset(
+    {"min", "max", "arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by", "first", "last"}
+    | {"any_value", "arbitrary", "bool_and", "bool_or"}
+)
+"""Aggregates that one record can decide."""
+
 Functions = dict[str, tuple[str, str]]
 """Type and stability of every function that DuckDB knows."""
+
+Over = Literal["records", "block", "answers"]
+"""What an expression runs over: single records, the groups of a private block, or answers."""
 
 
 class ExpressionChecker:
@@ -55,10 +66,10 @@ class ExpressionChecker:
     def __init__(self, statement: Statement, domain: Domain, functions: Functions) -> None:
         self.problems: list[Problem] = []
         self.statement, self.domain, self._functions = statement, domain, functions
-        self.tables = {domain.table.casefold()}
-        """The names that may stand before a column."""
+        self.records: Records | None = None
+        """The columns that names stand for, where they are known."""
         self.aliases: set[str] = set()
-        """The names that the statement gives to its result columns."""
+        """The names that the SELECT gives to its result columns."""
 
     def refuse(self, code: str, message: str, hint: str = "", at: Span | None = None) -> None:
         """Note a mistake."""
@@ -69,12 +80,15 @@ class ExpressionChecker:
         hint = _COUNT_HINT.format(key=self.domain.columns[0].name, table=self.domain.table)
         self.refuse("rows", "this would return rows of individuals", hint, at)
 
-    def check_expression(self, node: Node | None, *, aggregates: bool) -> None:
-        """Note every mistake in an expression, which may hold aggregates or not."""
+    def check_expression(self, node: Node | None, over: Over) -> None:
+        """Note every mistake in an expression."""
         if node is None:
             return
         kind = node["class"]
-        if (kind, node["type"]) not in EXPRESSIONS or not has_only_known_fields(node, kind):
+        known = (kind, node["type"]) in EXPRESSIONS or (
+            over != "records" and (kind, node["type"]) in AROUND
+        )
+        if not known or not has_only_known_fields(node, kind):
             self._refuse_node(node)
             return
         match kind:
@@ -82,17 +96,40 @@ class ExpressionChecker:
                 self._check_column(node)
             case "CAST":
                 self._check_type(node["type_expr"])
+            case "STAR":
+                self._check_star(node, over)
+                return
+            case "WINDOW":
+                self._check_window(node)
             case "FUNCTION":
-                if not self._check_function(node, aggregates=aggregates):
+                if not self._check_function(node, over):
                     return
-                # Neither FILTER nor an argument may hold another aggregate.
-                aggregates = aggregates and not is_aggregate(node)
+                if over == "block" and is_aggregate(node):
+                    over = "records"  # Neither FILTER nor an argument may hold another aggregate.
         for child in children(node):
-            self.check_expression(child, aggregates=aggregates)
+            self.check_expression(child, over)
+
+    def is_any_aggregate(self, name: str) -> bool:
+        """Return whether DuckDB knows a function as an aggregate, answered here or not."""
+        return name.lower() in PRIVATE or self._functions.get(name.lower(), ("",))[0] == "aggregate"
+
+    def _check_star(self, node: Node, over: Over) -> None:
+        if over == "block" or node["columns"]:
+            self.refuse_rows(span(node))
+        for replaced in node["replace_list"]:
+            self.check_expression(replaced["value"], over)
+
+    def _check_window(self, node: Node) -> None:
+        name = node["function_name"].lower()
+        if name not in WINDOWS or node["schema"] or node["catalog"]:
+            self.refuse("function", f"the window function {name} is not supported", "", span(node))
 
     def _refuse_node(self, node: Node) -> None:
         if node["class"] == "STAR":
             self.refuse_rows(span(node))
+            return
+        if node["class"] == "SUBQUERY":
+            self._refuse_subquery(node)
             return
         code, message, hint = _CLASSES.get(
             node["class"],
@@ -100,14 +137,29 @@ class ExpressionChecker:
         )
         self.refuse(code, message, hint, span(node))
 
+    def _refuse_subquery(self, node: Node) -> None:
+        """Refuse a condition on records that depends on answers, with the way to do it."""
+        self.refuse(
+            "private-subquery",
+            "a condition on records cannot depend on the answer of another query: what is counted "
+            "must be known before anything is measured",
+            "Do it in two steps: ask the inner SELECT by itself first, then write its answer into "
+            "this statement as a number. (Over answers, in HAVING or an outer SELECT, subqueries "
+            "are fine; values of a public table are joined.)",
+            span(node),
+        )
+
     def _check_column(self, node: Node) -> None:
+        if self.records is None:
+            return  # DuckDB knows the names of answers, and says so if one is not there.
         *qualifier, name = node["column_names"]
-        if len(qualifier) == 1 and qualifier[0].casefold() not in self.tables:
-            hint = _nearest(qualifier[0], self.tables)
+        qualifiers = self.records.qualifiers
+        if len(qualifier) == 1 and qualifier[0].casefold() not in map(str.casefold, qualifiers):
+            hint = nearest(qualifier[0], qualifiers)
             self.refuse("unknown-table", f"there is no table {qualifier[0]!r}", hint, span(node))
         elif len(qualifier) > 1:
             self.refuse("unknown-column", f"there is no column {name!r} here", "", span(node))
-        elif name in self.domain or (not qualifier and name.casefold() in self.aliases):
+        elif self._is_known(node, self.records):
             return
         elif name.casefold() in CLOCK_AND_SESSION:
             self._refuse_nondeterministic(name, span(node))
@@ -115,18 +167,22 @@ class ExpressionChecker:
             self.refuse(
                 "unknown-column",
                 f"there is no column {name!r}",
-                self._column_hint(name, span(node)),
+                self._column_hint(name, span(node), self.records.names),
                 span(node),
             )
 
-    def _column_hint(self, name: str, at: Span | None) -> str:
-        if nearest := _nearest(name, [column.name for column in self.domain.columns]):
-            return nearest
+    def _is_known(self, node: Node, records: Records) -> bool:
+        names = node["column_names"]
+        is_alias = len(names) == 1 and names[0].casefold() in self.aliases
+        return is_alias or records.find(names) is not None
+
+    def _column_hint(self, name: str, at: Span | None, known: list[str]) -> str:
+        if near := nearest(name, known):
+            return near
         text = self.statement.text.encode()
         if at and text[at[0] : at[0] + 1] == b'"':
             return f"Double quotes name a column; text is written '{name}'."
-        columns = ", ".join(column.name for column in self.domain.columns)
-        return f"The declared columns are {columns}."
+        return f"The columns here are {', '.join(known)}."
 
     def _check_type(self, node: Node) -> None:
         name = node.get("type_name", "")
@@ -142,14 +198,16 @@ class ExpressionChecker:
 
     # Functions.
 
-    def _check_function(self, node: Node, *, aggregates: bool) -> bool:
+    def _check_function(self, node: Node, over: Over) -> bool:
         """Return whether the function may be used, after recording why not."""
         name, at = node["function_name"].lower(), span(node)
         before = len(self.problems)
         if node["schema"] or node["catalog"]:
             self.refuse("function", "functions are named without a schema", "", at)
-        elif name in COUNTS:
-            self._check_count(node, name, aggregates=aggregates)
+        elif over == "answers" and name in OUTER_AGGREGATES:
+            pass
+        elif name in PRIVATE:
+            self._check_aggregate(node, name, over)
         elif name not in FUNCTIONS:
             self._refuse_function(name, at)
         elif node["distinct"] or node["filter"] or node["order_bys"]["orders"]:
@@ -158,9 +216,10 @@ class ExpressionChecker:
             self.refuse("function", f"named arguments of {name} are not supported", "", at)
         return len(self.problems) == before
 
-    def _check_count(self, node: Node, name: str, *, aggregates: bool) -> None:
+    def _check_aggregate(self, node: Node, name: str, over: Over) -> None:
         at = span(node)
-        if not aggregates:
+        within = canonical(name) in QUANTILES | {"mode"}
+        if over == "records":
             self.refuse(
                 "misplaced-aggregate",
                 f"{_shown(name)} cannot stand in WHERE, GROUP BY, FILTER or another aggregate",
@@ -170,31 +229,34 @@ class ExpressionChecker:
         elif node["distinct"]:
             self.refuse(
                 "count-distinct",
-                "COUNT(DISTINCT ...) is not supported: one record can change it or not, "
-                "depending on all others",
+                f"{_shown(name)} of DISTINCT values is not supported: one record can change it "
+                "or not, depending on all others",
                 "Ask for COUNT(*) with GROUP BY: every value that the domain allows is returned.",
                 at,
             )
-        elif node["order_bys"]["orders"]:
-            self.refuse("function", "the order of records does not change a count", "", at)
+        elif node["order_bys"]["orders"] and not within:
+            self.refuse("function", f"the order of records does not change {name}", "", at)
         elif any(argument["expression"]["class"] == "STAR" for argument in node["arguments"]):
             self.refuse("count-star", "only COUNT(*) takes a star", "Write COUNT(*).", at)
-        elif len(node["arguments"]) > 1:
-            self.refuse("function", f"{_shown(name)} takes one argument", "", at)
+        elif len(node["arguments"]) not in arguments(node):
+            self.refuse("function", f"{_shown(name)} does not take such arguments", "", at)
+        elif len(node["order_bys"]["orders"]) > 1:
+            self.refuse("function", f"{name} is ordered by one value", "", at)
 
     def _refuse_function(self, name: str, at: Span | None) -> None:
         kind, stability = self._functions.get(name, ("", ""))
-        if name in ("min", "max", "arg_min", "arg_max", "min_by", "max_by", "first", "last"):
+        if name in _SINGLE:
             self.refuse(
                 "min-max",
                 f"{self._source(name, at)} depends on a single record, so no noise can hide it",
-                "Ask for counts by range instead, with CASE or integer division in GROUP BY.",
+                f"Ask for a {'low' if 'min' in name else 'high'} quantile instead: "
+                f"QUANTILE_CONT(..., {'0.01' if 'min' in name else '0.99'}).",
                 at,
             )
         elif kind == "aggregate":
             self.refuse(
                 "aggregate",
-                f"{self._source(name, at)} is not supported yet",
+                f"{self._source(name, at)} is not supported",
                 "GROUP BY the column and ask for COUNT(*): its values and counts hold the answer.",
                 at,
             )
@@ -207,7 +269,7 @@ class ExpressionChecker:
         elif kind:
             self.refuse("function", f"the function {name} is not supported", "", at)
         else:
-            hint = _nearest(name, FUNCTIONS)
+            hint = nearest(name, FUNCTIONS)
             self.refuse("unknown-function", f"there is no function {name!r}", hint, at)
 
     def _source(self, name: str, at: Span | None) -> str:
@@ -229,7 +291,8 @@ def _shown(name: str) -> str:
     return "COUNT(*)" if name == "count_star" else name.upper()
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return advice that names the known word nearest to ``name``; empty if none is near."""
     by_fold = {candidate.casefold(): candidate for candidate in known}
     close = difflib.get_close_matches(name.casefold(), by_fold, n=1)
     return f"Did you mean {by_fold[close[0]]!r}?" if close else ""

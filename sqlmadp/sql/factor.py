@@ -17,18 +17,19 @@ from numpy.typing import NDArray
 
 from sqlmadp.schema.marginal import Partition
 
-MAX_CELLS = 2**22
-"""The most cells that columns may have together when they are looked at together."""
-
 Integers = NDArray[np.int64]
 
 
 class TooManyCellsError(Exception):
     """Columns that must be looked at together have too many cells together."""
 
-    def __init__(self, columns: Sequence[str], cells: int, limit: int = MAX_CELLS) -> None:
-        super().__init__(columns, cells, limit)
+    def __init__(
+        self, columns: Sequence[str], cells: int, limit: int, name: str = "predicate_cells"
+    ) -> None:
+        super().__init__(columns, cells, limit, name)
         self.columns, self.cells, self.limit = tuple(columns), cells, limit
+        self.name = name
+        """The name of the limit in a plan."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,7 @@ def _equal_slices(values: Integers, axis: int) -> Partition:
     return Partition(np.array(labels, dtype=np.int64))
 
 
-def align(factors: Iterable[Factor]) -> tuple[Factor, list[Integers]]:
+def align(factors: Iterable[Factor], limit: int) -> tuple[Factor, list[Integers]]:
     """Return a zero factor of all columns, and every factor's values, broadcastable to it.
 
     Its axes are in alphabetical order, as those of a marginal are.
@@ -87,8 +88,8 @@ def align(factors: Iterable[Factor]) -> tuple[Factor, list[Integers]]:
             finest[name] = partition if known is None else known.refine(partition)
     columns = tuple(sorted(finest))
     shape = tuple(finest[name].size for name in columns)
-    if math.prod(shape) > MAX_CELLS:
-        raise TooManyCellsError(columns, math.prod(shape))
+    if math.prod(shape) > limit:
+        raise TooManyCellsError(columns, math.prod(shape), limit)
     zero = Factor(columns, tuple(finest[name] for name in columns), np.zeros(shape, np.int64))
     return zero, [_spread(factor, columns, finest) for factor in factors]
 

@@ -19,15 +19,12 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.schema.marginal import TOTAL, Block, Marginal, row_major_strides
 from sqlmadp.sql.factor import Factor, Integers, TooManyCellsError, align
-
-MAX_GROUPS = 1_000_000
-"""The most groups that a statement may return."""
-MAX_ENTRIES = 2**24
-"""The most cells that a block may tell apart."""
+from sqlmadp.sql.limits import Limits
 
 _OUT = -1
 
@@ -35,9 +32,9 @@ _OUT = -1
 class TooManyGroupsError(Exception):
     """A statement would return too many groups."""
 
-    def __init__(self, groups: int) -> None:
-        super().__init__(groups)
-        self.groups = groups
+    def __init__(self, groups: int, limit: int) -> None:
+        super().__init__(groups, limit)
+        self.groups, self.limit = groups, limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +64,7 @@ class Groups:
     rank: Integers
     """The place of each combination of components' groups in that order."""
     grouped: bool
+    limits: Limits
 
     @property
     def size(self) -> int:
@@ -74,18 +72,20 @@ class Groups:
         return len(self.codes) if self.grouped else 1
 
 
-def form_groups(masks: Sequence[Factor], keys: Sequence[Factor], *, grouped: bool) -> Groups:
+def form_groups(
+    masks: Sequence[Factor], keys: Sequence[Factor], *, grouped: bool, limits: Limits
+) -> Groups:
     """Return every group that the domain allows where all masks hold."""
     factors = [*masks, *keys]
     components = []
     for places in connected([factor.columns for factor in factors]):
         here = [place - len(masks) for place in places if place >= len(masks)]
         chosen = [factors[place] for place in places if place < len(masks)]
-        components.append(_component(chosen, {key: keys[key] for key in here}))
+        components.append(_component(chosen, {key: keys[key] for key in here}, limits))
     sizes = [component.size for component in components]
     total = math.prod(sizes)
-    if total > MAX_GROUPS:
-        raise TooManyGroupsError(total)
+    if total > limits.groups:
+        raise TooManyGroupsError(total, limits.groups)
     places_in = np.unravel_index(np.arange(total), sizes) if sizes else ()
     codes = np.zeros((total, len(keys)), dtype=np.int64)
     for component, place in zip(components, places_in, strict=True):
@@ -94,11 +94,11 @@ def form_groups(masks: Sequence[Factor], keys: Sequence[Factor], *, grouped: boo
     ascending = np.lexsort(codes.T[::-1]) if len(keys) else np.arange(total)
     rank = np.empty(total, dtype=np.int64)
     rank[ascending] = np.arange(total)
-    return Groups(tuple(components), codes[ascending], rank, grouped)
+    return Groups(tuple(components), codes[ascending], rank, grouped, limits)
 
 
-def _component(masks: list[Factor], keys: dict[int, Factor]) -> Component:
-    zero, arrays = align([*masks, *keys.values()])
+def _component(masks: list[Factor], keys: dict[int, Factor], limits: Limits) -> Component:
+    zero, arrays = align([*masks, *keys.values()], limits.predicate_cells)
     inside = np.ones(zero.values.shape, dtype=bool)
     for array in arrays[: len(masks)]:
         inside &= array == 1
@@ -121,31 +121,66 @@ def _distinct(table: Integers) -> tuple[Integers, Integers]:
     return table[first], place
 
 
-def block(groups: Groups, masks: Sequence[Factor]) -> Block:
-    """Return one row a group: which cells it counts, of those where all masks hold."""
+@dataclass(frozen=True, eq=False)
+class Values:
+    """What an aggregate adds up, on every cell of its columns: the number of a value, or -1."""
+
+    factor: Factor
+    weights: NDArray[np.float64]
+    """What one record of each value adds."""
+
+
+def block(groups: Groups, masks: Sequence[Factor], values: Values | None = None) -> Block:
+    """Return one row a group: what a record of each cell adds to it, where all masks hold."""
+    return _block(groups, masks, values, histogram=False)
+
+
+def histogram(groups: Groups, masks: Sequence[Factor], values: Values) -> Block:
+    """Return one row for every group and value, the values of a group together."""
+    return _block(groups, masks, values, histogram=True)
+
+
+def _block(
+    groups: Groups, masks: Sequence[Factor], values: Values | None, *, histogram: bool
+) -> Block:
     strides = row_major_strides([component.size for component in groups.components])
-    # A component's group number becomes what it adds to the number of the combination.
+    count = 1 if values is None else max(1, len(values.weights))
+    # A component's group number becomes what it adds to the number of the combination, and the
+    # number of the value is carried along below it.
     steps = [
-        component.factor.map(
-            np.where(component.factor.values == _OUT, _OUT, component.factor.values * stride)
-        )
+        _scaled(component.factor, stride * count)
         for component, stride in zip(groups.components, strides, strict=True)
     ]
+    steps += [] if values is None else [values.factor]
     factors = [*steps, *masks]
     parts = [
         _tie(
             [factors[place] for place in places if place < len(steps)],
             [factors[place] for place in places if place >= len(steps)],
+            groups.limits,
         )
         for places in connected([factor.columns for factor in factors])
     ]
+    rows = groups.size * count if histogram else groups.size
     if groups.size == 0 or any((part.values == _OUT).all() for part in parts):
-        return Block(TOTAL, sparse.csr_array((groups.size, 1), dtype=np.float64))
-    return _product(parts, groups)
+        return Block(TOTAL, sparse.csr_array((rows, 1), dtype=np.float64))
+    marginal, numbers, cells = _product(parts, groups.limits)
+    combination, value = np.divmod(numbers, count)
+    row = groups.rank[combination]
+    added = np.ones(len(row)) if values is None or histogram else values.weights[value]
+    matrix = sparse.csr_array(
+        (added, (row * count + value if histogram else row, cells)), shape=(rows, marginal.size)
+    )
+    matrix.eliminate_zeros()
+    return Block(marginal, matrix)
 
 
-def _tie(steps: list[Factor], masks: list[Factor]) -> Factor:
-    zero, arrays = align([*steps, *masks])
+def _scaled(factor: Factor, stride: int) -> Factor:
+    return factor.map(np.where(factor.values == _OUT, _OUT, factor.values * stride))
+
+
+def _tie(steps: list[Factor], masks: list[Factor], limits: Limits) -> Factor:
+    zero, arrays = align([*steps, *masks], limits.predicate_cells)
     shape = zero.values.shape
     total = np.zeros(shape, dtype=np.int64)
     inside = np.ones(shape, dtype=bool)
@@ -157,8 +192,8 @@ def _tie(steps: list[Factor], masks: list[Factor]) -> Factor:
     return zero.map(np.where(inside, total, _OUT)).reduce()
 
 
-def _product(parts: Sequence[Factor], groups: Groups) -> Block:
-    """Return the Kronecker product of the parts."""
+def _product(parts: Sequence[Factor], limits: Limits) -> tuple[Marginal, Integers, Integers]:
+    """Return the marginal of all parts, and the number and cell of every combination."""
     partition_of = {
         name: partition
         for part in parts
@@ -166,10 +201,10 @@ def _product(parts: Sequence[Factor], groups: Groups) -> Block:
     }
     scope = tuple(sorted(partition_of))
     marginal = Marginal(scope, tuple(partition_of[name] for name in scope))
-    if marginal.size > MAX_ENTRIES:
-        raise TooManyCellsError(scope, marginal.size, MAX_ENTRIES)
+    if marginal.size > limits.block_cells:
+        raise TooManyCellsError(scope, marginal.size, limits.block_cells, "block_cells")
     strides = dict(zip(scope, row_major_strides(marginal.shape), strict=True))
-    rows = columns = np.zeros(1, dtype=np.int64)
+    numbers = cells = np.zeros(1, dtype=np.int64)
     for part in parts:
         steps = [
             np.arange(n) * strides[name]
@@ -177,12 +212,9 @@ def _product(parts: Sequence[Factor], groups: Groups) -> Block:
         ]
         offsets = reduce(np.add.outer, steps, np.zeros((), dtype=np.int64))
         inside = part.values != _OUT
-        rows = np.add.outer(rows, part.values[inside]).reshape(-1)
-        columns = np.add.outer(columns, offsets[inside]).reshape(-1)
-    matrix = sparse.csr_array(
-        (np.ones(len(rows)), (groups.rank[rows], columns)), shape=(groups.size, marginal.size)
-    )
-    return Block(marginal, matrix)
+        numbers = np.add.outer(numbers, part.values[inside]).reshape(-1)
+        cells = np.add.outer(cells, offsets[inside]).reshape(-1)
+    return marginal, numbers, cells
 
 
 def connected(scopes: Sequence[Iterable[str]]) -> list[list[int]]:

@@ -9,14 +9,17 @@ the pieces are put together by Kleene's logic:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 
-from sqlmadp.sql.evaluate import TRUE, Evaluator
+from sqlmadp.sql.evaluate import TRUE, EvaluationError, Evaluator
 from sqlmadp.sql.factor import Factor, align
-from sqlmadp.sql.syntax import AND, NOT, OR, Node, column_names, operator
+from sqlmadp.sql.syntax import AND, NOT, OR, Node, case, column_names, conjunction, operator
+
+Found = TypeVar("Found")
 
 _FOLD = {AND: np.minimum, OR: np.maximum}
 
@@ -52,7 +55,7 @@ def truth(node: Node, evaluator: Evaluator) -> Factor:
         return part.map(TRUE - part.values)
 
     def combine(left: Factor, right: Factor) -> Factor:
-        zero, (a, b) = align([left, right])
+        zero, (a, b) = align([left, right], evaluator.limits.predicate_cells)
         return zero.map(_FOLD[node["type"]](a, b)).reduce()
 
     return reduce(combine, parts)
@@ -62,6 +65,29 @@ def mask(node: Node, evaluator: Evaluator) -> Factor:
     """Return 1 on the cells where a predicate is true, and 0 where it is false or NULL."""
     found = truth(node, evaluator)
     return found.map((found.values == TRUE).astype(np.int64)).reduce()
+
+
+def masks(nodes: Sequence[Node], evaluator: Evaluator, guards: Sequence[Node] = ()) -> list[Factor]:
+    """Return the masks of predicates that must all be true, beside those of ``guards``."""
+    return [
+        guarded(node, [*guards, *nodes[:place]], lambda part: mask(part, evaluator))
+        for place, node in enumerate(nodes)
+    ]
+
+
+def guarded(node: Node, guards: Sequence[Node], evaluate: Callable[[Node], Found]) -> Found:
+    """Evaluate an expression; if it fails somewhere, only where the ``guards`` hold.
+
+    DuckDB does not come to ``10 // age`` in ``age <> 0 AND 10 // age > 2`` where age is 0.
+    """
+    try:
+        return evaluate(node)
+    except EvaluationError:
+        known = [guard for guard in guards if column_names(guard) <= column_names(node)]
+        if not known:
+            raise
+    guard = known[0] if len(known) == 1 else conjunction(AND, *known)
+    return evaluate(case([(guard, node)]))
 
 
 def _splits(node: Node) -> bool:

@@ -1,69 +1,203 @@
-"""Real columns: a statement may only compare them with constants.
+"""Real columns: where a statement can tell their values apart.
 
-A real column has no list of values; its cells are what the statements' own constants cut
-out (see ``schema.domain``).  A predicate is the same everywhere inside such a cell only if
-the column occurs as a bare operand of a comparison with constants, so nothing else is let
-through.  The constants are worked out by DuckDB, as DOUBLE, which is also how DuckDB
-compares a DOUBLE with any number.
+A real column has no list of values; its cells are what the statements' own constants cut out
+(see ``schema.domain``).  An expression is the same everywhere inside such a cell if the column
+occurs only in
+
+    a comparison with constants        income < 1000,  income BETWEEN 10 AND 20,  2 * income > 7
+    a step function                    FLOOR(income / 1000),  ROUND(income, -3),  income // 10
+    IS [NOT] NULL
+
+In the last two of the comparisons, and in a step function, the column goes through a chain of
+monotone operations with constants.  DuckDB's own values of the chain say where it steps: halving
+the interval between two numbers until they are neighbours in DOUBLE finds each step exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.evaluate import EvaluationError, Evaluator
+from sqlmadp.sql.limits import advice
+from sqlmadp.sql.sandbox import UnfaithfulError
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.syntax import Node, children, column_names, is_column, span
+from sqlmadp.sql.syntax import (
+    Node,
+    case,
+    children,
+    column_names,
+    compare,
+    integer,
+    is_column,
+    span,
+)
 
 _NULL_TESTS = frozenset({"OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"})
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS = frozenset(
     {*_INTEGERS, *("U" + name for name in _INTEGERS), "FLOAT", "DOUBLE", "DECIMAL"}
 )
+_ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "greatest", "least"})
+_STEPS = frozenset({"floor", "ceil", "ceiling", "trunc", "round", "//"})
+_MONOTONE = frozenset({*_ARITHMETIC, *_STEPS, "sqrt"})
+_STEP_TYPES = frozenset({"tinyint", "smallint", "int", "integer", "bigint", "hugeint", "int8"})
 
 
-def comparisons(node: Node, statement: Statement, domain: Domain) -> Iterator[tuple[str, Node]]:
-    """Yield every (real column, constant) that an expression compares; refuse other uses."""
-    if is_column(node):
-        name = node["column_names"][0]
-        if domain.column(name).type == "real":
+@dataclass(frozen=True)
+class Use:
+    """One place where a real column is told apart."""
+
+    column: str
+    expression: Node
+    """A constant that the bare column is compared with, or a step function of the column."""
+    steps: bool
+
+
+def uses(node: Node, statement: Statement, domain: Domain) -> Iterator[Use]:
+    """Yield where an expression tells the values of real columns apart; refuse other uses."""
+    name = _chain(node, domain)
+    if name is not None:
+        if not _is_stepped(node):
             raise _refusal(node, statement, name)
+        yield Use(name, node, steps=True)
         return
     operands = children(node)
-    real = [
-        part["column_names"][0]
-        for part in operands
-        if is_column(part) and domain.column(part["column_names"][0]).type == "real"
-    ]
-    if real and node["type"] in _NULL_TESTS:
+    chains = {place: found for place, o in enumerate(operands) if (found := _chain(o, domain))}
+    if len(chains) == 1 and node["type"] in _NULL_TESTS and is_column(operands[0]):
         return
-    if len(real) == 1 and _compares(node):
-        others = [part for part in operands if not is_column(part)]
-        if len(others) == len(operands) - 1 and not any(column_names(part) for part in others):
+    if len(chains) == 1 and _compares(node):
+        ((place, name),) = chains.items()
+        others = [other for number, other in enumerate(operands) if number != place]
+        if not any(column_names(other) for other in others):
+            bare = is_column(operands[place])
             for other in others:
-                yield real[0], other
+                yield Use(name, other if bare else _side(operands[place], other), steps=not bare)
             return
     for part in operands:
-        yield from comparisons(part, statement, domain)
+        yield from uses(part, statement, domain)
 
 
-def cut(evaluator: Evaluator, statement: Statement, column: str, constant: Node) -> float | None:
+def cuts_of(use: Use, evaluator: Evaluator, statement: Statement) -> list[float]:
+    """Return the numbers at which a use cuts its column."""
+    if not use.steps:
+        value = _constant(use, evaluator, statement)
+        return [] if value is None else [value]
+    try:
+        found = evaluator.remembered(use.expression, lambda: _steps(use, evaluator, statement))
+    except UnfaithfulError:
+        raise _refusal(use.expression, statement, use.column) from None
+    except EvaluationError as error:
+        raise statement.refuse("evaluation", error.message, span=span(use.expression)) from None
+    return found
+
+
+def _constant(use: Use, evaluator: Evaluator, statement: Statement) -> float | None:
     """Return the number that a real column is compared with; None for NULL."""
     try:
-        value, kind = evaluator.constant(constant)
+        value, kind = evaluator.constant(use.expression)
     except EvaluationError as error:
-        raise statement.refuse("evaluation", error.message, span=span(constant)) from None
-    literal = constant["class"] == "CONSTANT"
+        raise statement.refuse("evaluation", error.message, span=span(use.expression)) from None
+    literal = use.expression["class"] == "CONSTANT"
     if not literal and kind.partition("(")[0] not in (*_NUMBERS, '"NULL"'):
         # DuckDB reads a text literal as a number here, but compares other types their own way.
         raise statement.refuse(
             "real-column",
-            f"the real column {column!r} is compared with a {kind}",
+            f"the real column {use.column!r} is compared with a {kind}",
             hint="Compare it with a number.",
-            span=span(constant),
+            span=span(use.expression),
         )
     return value
+
+
+# Chains of monotone operations.
+
+
+def _chain(node: Node, domain: Domain) -> str | None:
+    """Return the real column that an expression is a monotone function of, if it is one."""
+    if is_column(node):
+        names = node["column_names"]
+        real = len(names) == 1 and domain.column(names[0]).type == "real"
+        return names[0] if real else None
+    if node["class"] == "CAST":
+        plain = node["type_expr"].get("type_name", "").lower() in (*_STEP_TYPES, "double")
+        return _chain(node["child"], domain) if plain and not node["try_cast"] else None
+    if node["class"] != "FUNCTION" or node["function_name"].lower() not in _MONOTONE:
+        return None
+    operands = children(node)
+    inner = [place for place, operand in enumerate(operands) if column_names(operand)]
+    if len(inner) != 1 or (inner[0] > 0 and node["function_name"] in ("/", "//", "round")):
+        return None
+    return _chain(operands[inner[0]], domain)
+
+
+def _is_stepped(node: Node) -> bool:
+    """Return whether a chain takes few values, so that it can be told where they change."""
+    if node["class"] == "CAST" and node["type_expr"].get("type_name", "").lower() in _STEP_TYPES:
+        return True
+    if node["class"] == "FUNCTION" and node["function_name"].lower() in _STEPS:
+        return True
+    return any(_is_stepped(child) for child in children(node))
+
+
+def _side(chain: Node, constant: Node) -> Node:
+    """Return on which side of a constant a chain is."""
+    return case(
+        [
+            (compare("COMPARE_LESSTHAN", chain, constant), integer(0)),
+            (compare("COMPARE_EQUAL", chain, constant), integer(1)),
+            (compare("COMPARE_GREATERTHAN", chain, constant), integer(2)),
+        ]
+    )
+
+
+def _steps(use: Use, evaluator: Evaluator, statement: Statement) -> list[float]:
+    """Return every number at which a step function takes another value than just below."""
+    edges = evaluator.domain.column(use.column).edges
+    limit = evaluator.limits.cuts
+    ends = _ordered(np.array([edges[0], edges[-1]]))
+    low, high = ends[:1], ends[1:]
+    at_low, at_high = (evaluator.along(use.column, use.expression, _number(e)) for e in (low, high))
+    while True:
+        differ = ~_same(at_low, at_high)
+        low, high, at_low, at_high = low[differ], high[differ], at_low[differ], at_high[differ]
+        if len(low) > limit:
+            raise statement.refuse(
+                "too-many-cuts",
+                f"the column {use.column!r} would be cut at more than {limit:,} places",
+                hint=f"Use wider bins. {advice('cuts')}",
+                span=span(use.expression),
+            )
+        if (high - low <= 1).all():
+            return [float(value) for value in np.sort(_number(high))]
+        middle = low + (high - low) // np.uint64(2)
+        at_middle = evaluator.along(use.column, use.expression, _number(middle))
+        low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
+        at_low, at_high = (
+            np.concatenate([at_low, at_middle]),
+            np.concatenate([at_middle, at_high]),
+        )
+        # Neighbours that were halved once more leave an empty lower half, which never differs.
+
+
+def _same(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return np.asarray((left == right) | (np.isnan(left) & np.isnan(right)))
+
+
+def _ordered(values: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Return numbers as integers in the same order; neighbours in DOUBLE differ by 1."""
+    bits = (values + 0.0).view(np.uint64)  # -0.0 becomes 0.0.
+    top = np.uint64(1 << 63)
+    return np.where(bits & top, ~bits, bits | top)
+
+
+def _number(ordered: NDArray[np.uint64]) -> NDArray[np.float64]:
+    top = np.uint64(1 << 63)
+    return np.where(ordered & top, ordered ^ top, ~ordered).view(np.float64)
 
 
 def _compares(node: Node) -> bool:
@@ -76,8 +210,8 @@ def _compares(node: Node) -> bool:
 def _refusal(node: Node, statement: Statement, name: str) -> Exception:
     return statement.refuse(
         "real-column",
-        f"the real column {name!r} can only be compared with constants or counted",
-        hint=f"Use ranges: CASE WHEN {name} < 1000 THEN 'low' ELSE 'high' END, or "
-        f"{name} BETWEEN 0 AND 1000.",
+        f"the real column {name!r} can only be compared with constants, binned or counted",
+        hint=f"Use ranges or bins: CASE WHEN {name} < 1000 THEN 'low' ELSE 'high' END, "
+        f"FLOOR({name} / 1000) * 1000. A sum or quantile of bins is answered exactly.",
         span=span(node),
     )

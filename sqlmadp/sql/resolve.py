@@ -1,28 +1,26 @@
-"""Resolving: a checked SELECT, taken apart into what is private and what runs around it.
+"""Resolving: a checked SELECT over records, taken apart into what is private and what is not.
 
-Names become declared columns; aliases and ordinals become the expressions they stand for.
-What is left is a predicate, group keys and counts over declared columns (the private
-block), and an *outer* SELECT over a table ``__block`` with a column ``__k0``, ``__k1``,
-... for each key and ``__a0``, ``__a1``, ... for each count.
+Names become expressions over declared columns; aliases and ordinals become the expressions
+they stand for.  What is left is a predicate, group keys and aggregates over declared columns
+(the *private block*), and an *outer* SELECT over a table ``__block0`` (``__block1``, ... for
+further blocks of the statement) with a column ``__k0``, ``__k1``, ... for each key, ``__g0``,
+... for each GROUPING(), and ``__a0``, ``__a1``, ... for each aggregate.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlmadp.schema.domain import Domain
-from sqlmadp.sql.allowed import is_aggregate
-from sqlmadp.sql.sandbox import ResultColumns
+from sqlmadp.sql.aggregates import Aggregate, Piece, describe, is_aggregate
+from sqlmadp.sql.records import Lookup, Records
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.syntax import (
-    NOT_NULL,
     Node,
-    cast,
     column,
     fingerprint,
     integer,
     is_column,
-    operator,
     rebuild,
     select,
     span,
@@ -31,106 +29,173 @@ from sqlmadp.sql.syntax import (
     walk,
 )
 
+GROUP = "__group"
+"""The last column of a tracked outer SELECT: the number of the group that a row comes from."""
+
 
 @dataclass(frozen=True)
 class Resolved:
-    """The parts of a statement, over declared columns only."""
+    """The parts of one private block, over declared columns only."""
 
+    name: str
+    """``__block0``, ``__block1``, ..."""
     where: tuple[Node, ...]
-    """Predicates that a counted record satisfies all of."""
-    grouped: bool
-    """Whether there is a GROUP BY; without one there is exactly one row."""
+    """Predicates that a record of any group satisfies all of."""
+    lookups: tuple[Lookup, ...]
     keys: tuple[Node, ...]
-    counts: tuple[tuple[Node, ...], ...]
-    """For every distinct aggregate, the further predicates that its records satisfy."""
+    sets: tuple[tuple[int, ...], ...]
+    """The keys of every grouping set; one set for a plain GROUP BY, of no key for none."""
+    groupings: tuple[tuple[int, ...], ...]
+    """The keys of every distinct GROUPING()."""
+    aggregates: tuple[Aggregate, ...]
     outer: Node
-    """The SELECT over ``__block``."""
+    """The SELECT over the block."""
     measures: tuple[int | None, ...]
     """For every result column, the aggregate that it is a bare copy of."""
+    depends: tuple[bool, ...]
+    """For every result column, whether it reads an aggregate at all."""
+    tracked: bool
+    """Whether the outer SELECT can say which group a row comes from."""
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Return what the aggregates are worked out from, each once."""
+        unique = {piece.key: piece for a in self.aggregates for piece in a.pieces}
+        return list(unique.values())
 
     def predicates(self) -> list[Node]:
         """Return every predicate over declared columns."""
-        return [*self.where, *(node for count in self.counts for node in count)]
+        return [*self.where, *(node for piece in self.pieces for node in piece.where)]
+
+    def values(self) -> list[Node]:
+        """Return every expression that is summed or told apart."""
+        return [piece.value for piece in self.pieces if piece.value is not None]
 
 
-GROUP = "__group"
-"""The last column of every outer SELECT: the number of the group that a row comes from."""
+def private(node: Node, records: Records, alias: Callable[[Node], Node] | None = None) -> Node:
+    """Return an expression over declared columns, in one spelling.
+
+    A column of the records comes before an alias of the SELECT, which ``alias`` resolves.
+    """
+    if is_column(node):
+        known = records.find(node["column_names"])
+        if known is not None:
+            # Where it stands in the text is kept, for messages.
+            place = {name: node[name] for name in ("query_location", "query_location_length")}
+            return {**known, **place}
+        if alias is None:
+            raise KeyError(node["column_names"])
+        return alias(node)
+    changed = rebuild(unaliased(node), lambda child: private(child, records, alias))
+    if node["class"] == "FUNCTION":
+        name = node["function_name"].lower()
+        changed |= {"function_name": name, "qualified_name": {"path": [name]}}
+    return changed
 
 
-def resolve(tree: Node, statement: Statement, domain: Domain, columns: ResultColumns) -> Resolved:
-    """Return the parts of a checked statement whose result columns are ``columns``."""
-    return _Resolver(tree, statement, domain).resolve(columns)
+class Resolver:
+    """Resolves one SELECT with aggregates over records."""
 
-
-class _Resolver:
-    def __init__(self, tree: Node, statement: Statement, domain: Domain) -> None:
-        self._tree, self._statement, self._domain = tree, statement, domain
+    def __init__(
+        self,
+        tree: Node,
+        records: Records,
+        statement: Statement,
+        name: str,
+        subquery: Callable[[Node], Node],
+    ) -> None:
+        """Prepare; ``subquery`` rewrites a subquery over answers."""
+        self._tree, self._records, self._statement = tree, records, statement
+        self._name, self._subquery = name, subquery
         self._items: list[Node] = tree["select_list"]
         self._aliases: dict[str, list[int]] = {}
         for place, item in enumerate(self._items):
             if item["alias"]:
                 self._aliases.setdefault(item["alias"].casefold(), []).append(place)
         self._keys: dict[str, int] = {}
-        self._counts: dict[str, int] = {}
-        self._predicates: list[tuple[Node, ...]] = []
+        self._calls: dict[str, int] = {}
+        self._aggregates: list[Aggregate] = []
+        self._groupings: dict[tuple[int, ...], int] = {}
 
-    def resolve(self, columns: ResultColumns) -> Resolved:
+    def resolve(self, names: list[str], *, top: bool) -> Resolved:
+        """Return the parts; ``names`` are those of the result columns."""
         tree = self._tree
         keys = [self._private(self._group_key(node)) for node in self._group_nodes()]
         for key in keys:
             self._keys.setdefault(fingerprint(key), len(self._keys))
-        items = [self._outer(item) for item in self._items]
-        named = [{**item, "alias": name} for item, (name, _) in zip(items, columns, strict=True)]
-        having = None if tree["having"] is None else self._outer(tree["having"])
-        modifiers = self._modifiers()
-        where = () if tree["where_clause"] is None else (self._private(tree["where_clause"]),)
+        places = [self._keys[fingerprint(key)] for key in keys]
         unique = {fingerprint(key): key for key in keys}
+        items = [self._outer(item) for item in self._items]
+        named = [{**item, "alias": name} for item, name in zip(items, names, strict=True)]
+        having, qualify = (
+            None if tree[part] is None else self._outer(tree[part])
+            for part in ("having", "qualify")
+        )
+        distinct = any(m["type"] == "DISTINCT_MODIFIER" for m in tree["modifiers"])
+        tracked = top and not distinct
+        group = {**column(self._name, "rowid"), "alias": GROUP}
+        where = () if tree["where_clause"] is None else (self._private(tree["where_clause"]),)
+        outer = select(
+            [*named, group] if tracked else named,
+            source=table(self._name),
+            where=having,
+            modifiers=self._modifiers(ties=not distinct),
+        )
         return Resolved(
-            where=where,
-            grouped=bool(keys),
+            name=self._name,
+            where=(*self._records.where, *where),
+            lookups=self._records.lookups,
             keys=tuple(unique.values()),
-            counts=tuple(self._predicates),
-            outer=select(
-                [*named, {**column("__block", "rowid"), "alias": GROUP}],
-                source=table("__block"),
-                where=having,
-                modifiers=modifiers,
-            ),
+            sets=self._sets(places),
+            groupings=tuple(self._groupings),
+            aggregates=tuple(self._aggregates),
+            outer={**outer, "qualify": qualify},
             measures=tuple(_measure(item) for item in items),
+            depends=tuple(any(_measure(part) is not None for part in walk(item)) for item in items),
+            tracked=tracked,
+        )
+
+    def _sets(self, places: list[int]) -> tuple[tuple[int, ...], ...]:
+        """Return the keys of every grouping set."""
+        if self._groups_by_all or not self._tree["group_sets"]:
+            return (tuple(dict.fromkeys(places)),)
+        return tuple(
+            tuple(dict.fromkeys(places[number] for number in numbers))
+            for numbers in self._tree["group_sets"]
         )
 
     # GROUP BY.
 
     @property
     def _groups_by_all(self) -> bool:
-        return bool(self._tree["aggregate_handling"] == "FORCE_AGGREGATES")
+        tree = self._tree
+        bare_distinct = not tree["group_expressions"] and not any(
+            is_aggregate(part) for item in self._items for part in walk(item)
+        )
+        distinct = any(m["type"] == "DISTINCT_MODIFIER" for m in tree["modifiers"])
+        return bool(
+            tree["aggregate_handling"] == "FORCE_AGGREGATES" or (distinct and bare_distinct)
+        )
 
     def _group_nodes(self) -> list[Node]:
         if not self._groups_by_all:
             nodes: list[Node] = self._tree["group_expressions"]
             return nodes
-        return [item for item in self._items if not any(is_aggregate(part) for part in walk(item))]
+        return [item for item in self._items if not _has_aggregate(item)]
 
     def _group_key(self, node: Node) -> Node:
         if not self._groups_by_all and _is_ordinal(node):
             return self._items[int(node["literal"]["text"]) - 1]
         return node
 
-    # Names over the declared table: a column comes before an alias.
+    # Names over records: a column comes before an alias.
 
     def _private(self, node: Node, within: frozenset[str] = frozenset()) -> Node:
-        """Return an expression over declared columns, in one spelling."""
-        if is_column(node):
-            *_, name = node["column_names"]
-            if name in self._domain:
-                declared = self._domain.column(name).name
-                return {**unaliased(node), "column_names": [declared]}
-            return self._private(self._aliased(node, within), within | {name.casefold()})
-        changed = rebuild(unaliased(node), lambda child: self._private(child, within))
-        if node["class"] == "FUNCTION":
-            name = node["function_name"].lower()
-            changed |= {"function_name": name, "qualified_name": {"path": [name]}}
-        return changed
+        def alias(reference: Node) -> Node:
+            item = self._aliased(reference, within)
+            return self._private(item, within | {reference["column_names"][-1].casefold()})
+
+        return private(node, self._records, alias)
 
     def _aliased(self, node: Node, within: frozenset[str]) -> Node:
         name = node["column_names"][-1].casefold()
@@ -149,10 +214,15 @@ class _Resolver:
     def _outer(self, node: Node, within: frozenset[str] = frozenset()) -> Node:
         """Return an expression over ``__block``."""
         if is_aggregate(node):
-            return self._count(node)
+            return self._aggregate(node)
+        if node["type"] == "GROUPING_FUNCTION":
+            return self._grouping(node)
+        if node["class"] == "SUBQUERY":
+            node = self._subquery(node)
+            return rebuild(unaliased(node), lambda child: self._outer(child, within))
         names: list[str] = node["column_names"] if is_column(node) else []
         is_alias = len(names) == 1 and names[0].casefold() in self._aliases
-        if not is_alias or names[0] in self._domain:
+        if not is_alias or self._records.find(names) is not None:
             key = self._key_of(node)
             if key is not None and is_alias and self._alias_key(node, within) != key:
                 raise self._statement.refuse(
@@ -162,7 +232,7 @@ class _Resolver:
                     span=span(node),
                 )
             if key is not None:
-                return column(f"__k{key}")
+                return column(self._name, f"__k{key}")
         if is_alias:
             return self._outer(self._aliased(node, within), within | {names[0].casefold()})
         if names:
@@ -175,7 +245,7 @@ class _Resolver:
         return rebuild(unaliased(node), lambda child: self._outer(child, within))
 
     def _key_of(self, node: Node) -> int | None:
-        if not self._keys or any(is_aggregate(part) for part in walk(node)):
+        if not self._keys or _is_around(node):
             return None
         return self._keys.get(fingerprint(self._private(node)))
 
@@ -185,69 +255,83 @@ class _Resolver:
             return self._key_of(node)  # ``age AS age``: the alias is the column itself.
         return self._key_of(self._items[places[0]]) if len(places) == 1 else None
 
-    def _count(self, node: Node) -> Node:
+    def _aggregate(self, node: Node) -> Node:
         resolved = self._private(node)
-        place = self._counts.setdefault(fingerprint(resolved), len(self._counts))
-        if place == len(self._predicates):
-            self._predicates.append(_count_predicates(resolved))
-        # DuckDB's COUNT_IF is a HUGEINT; every other count is a BIGINT.
-        answer = column(f"__a{place}")
-        return cast(answer, "HUGEINT") if _is_count_if(resolved) else answer
+        place = self._calls.setdefault(fingerprint(resolved), len(self._calls))
+        if place == len(self._aggregates):
+            self._aggregates.append(describe(resolved))
+        return column(self._name, f"__a{place}")
+
+    def _grouping(self, node: Node) -> Node:
+        keys = []
+        for child in node["children"]:
+            key = self._key_of(child)
+            if key is None:
+                raise self._statement.refuse(
+                    "grouping", "GROUPING() takes what the statement groups by", span=span(node)
+                )
+            keys.append(key)
+        place = self._groupings.setdefault(tuple(keys), len(self._groupings))
+        return column(self._name, f"__g{place}")
 
     # ORDER BY and LIMIT.
 
-    def _modifiers(self) -> list[Node]:
-        """Return ORDER BY, with the order of groups to break ties, and LIMIT."""
+    def _modifiers(self, *, ties: bool) -> list[Node]:
+        """Return DISTINCT, ORDER BY (the order of groups breaks ties) and LIMIT."""
+        first: list[Node] = []
         orders: list[Node] = []
         limits: list[Node] = []
         for modifier in self._tree["modifiers"]:
-            if modifier["type"] == "ORDER_MODIFIER":
-                for order in modifier["orders"]:
-                    orders.extend({**order, "expression": e} for e in self._order(order))
-            else:
-                limits.append(modifier)
-        orders.append(
-            {
-                "type": "ORDER_DEFAULT",
-                "null_order": "ORDER_DEFAULT",
-                "expression": column("__block", "rowid"),
-            }
-        )
-        return [{"type": "ORDER_MODIFIER", "orders": orders}, *limits]
+            match modifier["type"]:
+                case "ORDER_MODIFIER":
+                    for order in modifier["orders"]:
+                        orders.extend({**order, "expression": e} for e in self._order(order))
+                case "DISTINCT_MODIFIER":
+                    targets = [self._order_target(t) for t in modifier["distinct_on_targets"]]
+                    first.append({**modifier, "distinct_on_targets": targets})
+                case _:
+                    limits.append(modifier)
+        if ties:
+            tie = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
+            orders.append({**tie, "expression": column(self._name, "rowid")})
+        ordered = [{"type": "ORDER_MODIFIER", "orders": orders}] if orders else []
+        return [*first, *ordered, *limits]
 
     def _order(self, order: Node) -> list[Node]:
         node = order["expression"]
         if node["class"] == "STAR":  # ORDER BY ALL
             return [integer(place + 1) for place in range(len(self._items))]
+        return [self._order_target(node)]
+
+    def _order_target(self, node: Node) -> Node:
         if node["class"] == "CONSTANT":
-            return [node]
+            return node
         if is_column(node) and len(node["column_names"]) == 1:
             # Here, and only here, an alias comes before a column.
             places = self._aliases.get(node["column_names"][0].casefold(), [])
             if len(places) == 1:
-                return [integer(places[0] + 1)]
-        return [self._outer(node)]
+                return integer(places[0] + 1)
+        return self._outer(node)
 
 
 def _is_ordinal(node: Node) -> bool:
     return bool(node["class"] == "CONSTANT" and node["literal"]["kind"] == "INTEGER")
 
 
-def _is_count_if(node: Node) -> bool:
-    return node["function_name"] in ("count_if", "countif")
+def _has_aggregate(node: Node) -> bool:
+    return any(is_aggregate(part) for part in walk(node))
 
 
-def _count_predicates(node: Node) -> tuple[Node, ...]:
-    """Return the predicates that the records of a count satisfy."""
-    found = [node["filter"]] if node["filter"] is not None else []
-    for argument in node["arguments"]:
-        expression = unaliased(argument["expression"])
-        found.append(expression if _is_count_if(node) else operator(NOT_NULL, expression))
-    return tuple(found)
+def _is_around(node: Node) -> bool:
+    """Return whether an expression holds what can be no part of a group key."""
+    return any(
+        is_aggregate(part)
+        or part["class"] in ("WINDOW", "SUBQUERY", "STAR")
+        or part["type"] == "GROUPING_FUNCTION"
+        for part in walk(node)
+    )
 
 
 def _measure(item: Node) -> int | None:
-    copied = item["class"] == "CAST" and item["type_expr"]["type_name"] == "HUGEINT"
-    node = item["child"] if copied else item
-    name = node["column_names"][-1] if is_column(node) else ""
+    name = item["column_names"][-1] if is_column(item) else ""
     return int(name.removeprefix("__a")) if name.startswith("__a") else None

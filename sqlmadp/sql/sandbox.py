@@ -8,19 +8,20 @@ values.  It has no way to files, networks, extensions or the variables of this p
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import duckdb
 
 from sqlmadp.errors import SqlError
-from sqlmadp.schema.domain import Domain
+from sqlmadp.schema.domain import Domain, PublicTable
+from sqlmadp.sql.limits import DEFAULT, Limits, advice
+from sqlmadp.sql.records import stored_name
 from sqlmadp.sql.statements import Span, Statement
 from sqlmadp.sql.syntax import Node, bare, fingerprint, select, unaliased
-
-MAX_DEPTH = 100
-"""How deep an expression may nest, which bounds every recursion over it."""
 
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,
@@ -30,13 +31,17 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "preserve_insertion_order": True,
     "threads": 1,
     "memory_limit": "1GB",
-    # More than MAX_DEPTH, since printing an expression adds parentheses.
+    # More than any limit of nesting, since printing an expression adds parentheses.
     "max_expression_depth": 1000,
     "errors_as_json": True,
 }
 
 ResultColumns = tuple[tuple[str, str], ...]
 """Name and DuckDB type of every result column."""
+
+
+class TooSlowError(Exception):
+    """An expression took longer than the limits allow."""
 
 
 class UnfaithfulError(Exception):
@@ -46,7 +51,8 @@ class UnfaithfulError(Exception):
 class Sandbox:
     """A locked DuckDB connection with an empty table of the declared types."""
 
-    def __init__(self, domain: Domain) -> None:
+    def __init__(self, domain: Domain, limits: Limits = DEFAULT) -> None:
+        self._limits = limits
         self._connection = duckdb.connect(":memory:", config=SETTINGS)
         # The two last doors: TIMESTAMPTZ arithmetic would follow the machine's time zone,
         # and a statement must not change what the lines above have set.
@@ -54,13 +60,24 @@ class Sandbox:
         self._connection.execute("SET lock_configuration = true")
         columns = ", ".join(f"{quote(c.name)} {c.sql_type}" for c in domain.columns)
         self._connection.execute(f"CREATE TABLE {quote(domain.table)} ({columns})")
+        for number, public in enumerate(domain.public):
+            load_public(self._connection, public, public.name, [c for c, _ in public.columns])
+            generic = [f"__p{place}" for place in range(len(public.columns))]
+            load_public(self._connection, public, stored_name(number), generic)
         self._trees: dict[str, str] = {}
         self._texts: dict[str, str] = {}
-        self._block: tuple[str, ...] | None = None
+        self._tables: dict[str, tuple[str, ...]] = {}
+        self._types: dict[str, str] = {}
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> duckdb.DuckDBPyConnection:
         """Run SQL of our own making; the caller fetches the result to its end."""
         return self._connection.execute(sql, list(parameters))
+
+    def fetch(self, sql: str) -> dict[str, Any]:
+        """Run SQL of our own making within the time that is allowed, and fetch it as arrays."""
+        with interrupted(self._connection, self._limits.seconds):
+            fetched: dict[str, Any] = self._connection.execute(sql).fetchnumpy()
+            return fetched
 
     @cached_property
     def functions(self) -> dict[str, tuple[str, str]]:
@@ -88,46 +105,73 @@ class Sandbox:
         try:
             tree = json.loads(self._trees.pop(statement.text))
         except RecursionError:
-            raise _too_deep(statement) from None
+            raise _too_deep(statement, self._limits) from None
         if tree["error"]:
-            raise _syntax_error(statement, tree)
+            raise _syntax_error(statement, tree, self._limits)
         if len(tree["statements"]) != 1:
             raise statement.refuse("syntax", "exactly one statement was expected here")
-        if tree["statements"][0]["named_param_map"]:
+        if parameters := tree["statements"][0]["named_param_map"]:
+            names = ", ".join(f"${parameter['key']}" for parameter in parameters)
             raise statement.refuse(
                 "parameter",
-                "bind parameters are not supported",
-                hint="Write the value into the statement.",
+                f"no value is given for {names}",
+                hint="Give values in the plan, under [analysts.NAME.parameters], or in Python.",
             )
         node: Node = tree["statements"][0]["node"]
-        if _depth(node) > MAX_DEPTH:
-            raise _too_deep(statement)
+        self._check_size(node, statement)
         return node
+
+    def _check_size(self, node: Node, statement: Statement) -> None:
+        depth, widest = _extent(node)
+        if depth > self._limits.nesting:
+            raise _too_deep(statement, self._limits)
+        if widest > self._limits.in_list:
+            raise statement.refuse(
+                "in-list",
+                f"a list of the statement has {widest:,} values or terms; "
+                f"at most {self._limits.in_list:,} are supported",
+                hint=f"Use ranges, or join a public table. {advice('in_list')}",
+            )
 
     def describe(self, statement: Statement) -> ResultColumns:
         """Return the result columns of a checked statement, or DuckDB's reason to refuse it."""
         try:
             return self._describe(statement.text)
+        except duckdb.Error:
+            pass
+        try:  # Running it over the empty table tells where the mistake stands.
+            self._connection.execute(statement.text).fetchall()
         except duckdb.Error as error:
             message, span = explain(error)
             raise statement.refuse("duckdb", message, span=span) from None
+        raise statement.refuse("duckdb", "DuckDB cannot say what this statement returns")
 
-    def describe_outer(self, sql: str, block: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the types of ``sql`` over a table ``__block`` with the given columns."""
-        columns = tuple(f"{name} {kind}" for name, kind in block)
-        if columns != self._block:
-            # A table needs a column, even for a statement that reads none of them.
-            listed = ", ".join(columns or ("__nothing INTEGER",))
-            self._connection.execute(f"CREATE OR REPLACE TABLE __block ({listed})")
-            self._block = columns
+    def describe_outer(
+        self, sql: str, tables: Mapping[str, Iterable[tuple[str, str]]]
+    ) -> tuple[str, ...]:
+        """Return the types of ``sql`` over tables with the given columns."""
+        for name, block in tables.items():
+            columns = tuple(f"{column} {kind}" for column, kind in block)
+            if columns != self._tables.get(name):
+                # A table needs a column, even for a statement that reads none of them.
+                listed = ", ".join(columns or ("__nothing INTEGER",))
+                self._connection.execute(f"CREATE OR REPLACE TABLE {name} ({listed})")
+                self._tables[name] = columns
+        return self.types(sql)
+
+    def types(self, sql: str) -> tuple[str, ...]:
+        """Return the types that a SELECT returns, without running it."""
         return tuple(kind for _, kind in self._describe(sql))
 
+    def type_of(self, sql: str) -> str:
+        """Return the type of a SELECT's only column, and remember it."""
+        if sql not in self._types:
+            self._types[sql] = self.types(sql)[0]
+        return self._types[sql]
+
     def _describe(self, sql: str) -> ResultColumns:
-        result = self._connection.execute(sql)
-        described = result.description or ()
-        columns = tuple((str(name), storable(str(kind))) for name, kind, *_ in described)
-        result.fetchall()
-        return columns
+        described = self._connection.sql(sql).description
+        return tuple((str(name), storable(str(kind))) for name, kind, *_ in described)
 
     def print_ahead(self, selects: Iterable[Node]) -> None:
         """Print many SELECTs at once, keeping those that DuckDB reads back as they were."""
@@ -195,32 +239,61 @@ def _place(details: dict[str, Any]) -> Span | None:
     return (int(details["position"]), 1) if "position" in details else None
 
 
-def _depth(tree: Any) -> int:
-    """Return how many expressions stand inside each other, without recursion."""
-    deepest, pending = 0, [(tree, 0)]
+def _extent(tree: Any) -> tuple[int, int]:
+    """Return how many expressions stand inside each other, and the longest list of them."""
+    deepest, widest, pending = 0, 0, [(tree, 0)]
     while pending:
         part, depth = pending.pop()
         if isinstance(part, dict):
-            depth += "class" in part
+            depth += "class" in part or "cte_map" in part
             deepest = max(deepest, depth)
             pending.extend((value, depth) for value in part.values())
         elif isinstance(part, list):
+            widest = max(widest, len(part))
             pending.extend((value, depth) for value in part)
-    return deepest
+    return deepest, widest
 
 
-def _too_deep(statement: Statement) -> SqlError:
+def _too_deep(statement: Statement, limits: Limits) -> SqlError:
     return statement.refuse(
         "too-deep",
-        f"the statement nests expressions deeper than {MAX_DEPTH} levels",
-        hint="Use IN for long lists of values, and AND or OR, which do not nest.",
+        f"the statement nests expressions deeper than {limits.nesting} levels",
+        hint="Use IN for long lists of values, and AND or OR, which do not nest. "
+        + advice("nesting"),
     )
 
 
-def _syntax_error(statement: Statement, tree: dict[str, Any]) -> SqlError:
+@contextmanager
+def interrupted(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    """Interrupt what runs on a connection after ``seconds``, as TooSlowError."""
+    timer = threading.Timer(seconds, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise TooSlowError from None
+    finally:
+        timer.cancel()
+
+
+def load_public(
+    connection: duckdb.DuckDBPyConnection, public: PublicTable, name: str, columns: Sequence[str]
+) -> None:
+    """Make a public table under a name, with its columns under the given names."""
+    kinds = [kind for _, kind in public.columns]
+    listed = ", ".join(f"{quote(c)} {kind}" for c, kind in zip(columns, kinds, strict=True))
+    connection.execute(f"CREATE OR REPLACE TABLE {quote(name)} ({listed})")
+    if public.rows:
+        unnested = ", ".join(f"unnest(?::{kind}[])" for kind in kinds)
+        values = [list(column) for column in zip(*public.rows, strict=True)]
+        connection.execute(f"INSERT INTO {quote(name)} SELECT {unnested}", values)
+
+
+def _syntax_error(statement: Statement, tree: dict[str, Any], limits: Limits) -> SqlError:
     message = str(tree["error_message"])
     if "expression depth" in message:
-        return _too_deep(statement)
+        return _too_deep(statement, limits)
     if tree["error_type"] == "not implemented":
         return statement.refuse(
             "not-a-select",

@@ -2,26 +2,30 @@
 
 DuckDB's own tokenizer finds the semicolons, so strings and comments are read as DuckDB
 reads them.  ``-- name: adults`` above a statement names it; a statement without a name is
-``q1``, ``q2``, ... by its position in the file.
+``q1``, ``q2``, ... by its position in the file.  ``-- weight: 4`` above it makes its errors count
+four times among the errors of its analyst.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 import duckdb
 
 from sqlmadp.errors import Problem, SqlError
+from sqlmadp.sql.limits import DEFAULT, Limits, advice
 
-MAX_CHARACTERS = 100_000
-"""The longest statement that is parsed."""
 MAX_NAME = 100
 """The longest name of a statement; names become file names."""
 
 _EXCERPT = 100
+_EXPLAIN = re.compile(r"\s*EXPLAIN\s+", re.IGNORECASE)
 _NAME_COMMENT = re.compile(r"^--[ \t]*name:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_WEIGHT_COMMENT = re.compile(r"^--[ \t]*weight:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_WEIGHT = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}|/[0-9]{1,6})?")
 _NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME}}}")
 
 Span = tuple[int, int]
@@ -39,6 +43,8 @@ class Statement:
     """Where the text begins in ``source``, in characters."""
     source: str = field(default="", repr=False)
     """The whole file, for excerpts; the text alone when empty."""
+    weight: Fraction = Fraction(1)
+    """How much the query counts inside its workload."""
 
     def problem(
         self, code: str, message: str, *, hint: str = "", span: Span | None = None
@@ -67,17 +73,28 @@ class Statement:
         return SqlError([self.problem(code, message, hint=hint, span=span)])
 
 
-def split(text: str, *, file: str) -> list[Statement]:
+def split(text: str, *, file: str, limits: Limits = DEFAULT) -> list[Statement]:
     """Return the statements of a file in order, or raise an SqlError with every mistake."""
     problems: list[Problem] = []
     statements: list[Statement] = []
     names: set[str] = set()
-    for start, end, given in _ranges(text):
+    for start, end, given, weight in _ranges(text):
+        if len(statements) == limits.statements:
+            message = f"the file holds more than {limits.statements:,} statements"
+            problem = Problem(
+                file=file, code="too-many-statements", message=message, hint=advice("statements")
+            )
+            raise SqlError([problem])
         name = f"q{len(statements) + 1}" if given is None else given
         statement = Statement(file, name, text[start:end].rstrip(), start, text)
         problems.extend(_name_problems(statement, names))
-        if len(statement.text) > MAX_CHARACTERS:
-            problems.append(_too_long(statement))
+        if weight is not None:
+            if (number := _weight(weight)) is None:
+                problems.append(_bad_weight(statement, weight))
+            else:
+                statement = replace(statement, weight=number)
+        if len(statement.text) > limits.characters:
+            problems.append(_too_long(statement, limits))
         names.add(name.casefold())
         statements.append(statement)
     if not statements:
@@ -94,11 +111,38 @@ def split(text: str, *, file: str) -> list[Statement]:
     return statements
 
 
-def _too_long(statement: Statement) -> Problem:
+def explained(statement: Statement) -> Statement | None:
+    """Return the statement that EXPLAIN asks about; None if this is no EXPLAIN."""
+    found = _EXPLAIN.match(statement.text)
+    if found is None:
+        return None
+    return replace(
+        statement, text=statement.text[found.end() :], start=statement.start + found.end()
+    )
+
+
+def _weight(text: str) -> Fraction | None:
+    """Return the weight that a comment gives, above 0; None if it gives none."""
+    if not _WEIGHT.fullmatch(text) or re.search(r"/0+$", text):
+        return None
+    return Fraction(text) or None
+
+
+def _bad_weight(statement: Statement, text: str) -> Problem:
+    return statement.problem(
+        "bad-weight",
+        f"{text!r} cannot be the weight of a statement",
+        hint="Write a number above 0, such as '-- weight: 4' or '-- weight: 1/2'.",
+        span=(0, 1),
+    )
+
+
+def _too_long(statement: Statement, limits: Limits) -> Problem:
     return statement.problem(
         "too-long",
         f"the statement has {len(statement.text):,} characters; "
-        f"at most {MAX_CHARACTERS:,} are read",
+        f"at most {limits.characters:,} are read",
+        hint=advice("characters"),
         span=(0, 1),
     )
 
@@ -121,26 +165,30 @@ def _name_problems(statement: Statement, taken: set[str]) -> Iterator[Problem]:
         )
 
 
-def _ranges(text: str) -> Iterator[tuple[int, int, str | None]]:
-    """Yield where every statement begins and ends, in characters, and the name given to it."""
+def _ranges(text: str) -> Iterator[tuple[int, int, str | None, str | None]]:
+    """Yield where every statement begins and ends, in characters, with its name and weight."""
     encoded = text.encode()
     tokens = duckdb.tokenize(text)
     edges = [*(start for start, _ in tokens), len(encoded)]
     to_character = _character_offsets(encoded, edges)
     begin: int | None = None
     name: str | None = None
+    weight: str | None = None
     for (start, kind), end in zip(tokens, edges[1:], strict=True):
         if kind == duckdb.token_type.comment:
-            if begin is None and (names := _NAME_COMMENT.findall(encoded[start:end].decode())):
+            comment = encoded[start:end].decode() if begin is None else ""
+            if names := _NAME_COMMENT.findall(comment):
                 name = names[-1]
+            if weights := _WEIGHT_COMMENT.findall(comment):
+                weight = weights[-1]
         elif encoded[start : start + 1] == b";":
             if begin is not None:
-                yield to_character[begin], to_character[start], name
-            begin, name = None, None
+                yield to_character[begin], to_character[start], name, weight
+            begin, name, weight = None, None, None
         elif begin is None:
             begin = start
     if begin is not None:
-        yield to_character[begin], to_character[len(encoded)], name
+        yield to_character[begin], to_character[len(encoded)], name, weight
 
 
 def _character_offsets(encoded: bytes, offsets: list[int]) -> dict[int, int]:

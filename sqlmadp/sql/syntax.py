@@ -9,9 +9,10 @@ the children are; which nodes an analyst may use is decided in ``allowed``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import msgspec
 
 from sqlmadp.sql.statements import Span
 
@@ -24,6 +25,8 @@ _IMMATERIAL = _PLACE | {"is_operator"}
 
 AND, OR, NOT = "CONJUNCTION_AND", "CONJUNCTION_OR", "OPERATOR_NOT"
 NOT_NULL = "OPERATOR_IS_NOT_NULL"
+LOOKUP = "__public"
+"""How the aliases of public tables begin in subqueries of our own making."""
 
 
 def children(node: Node) -> list[Node]:
@@ -41,34 +44,62 @@ def children(node: Node) -> list[Node]:
 def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
     """Return a copy of an expression whose direct children went through ``change``."""
     copy = dict(node)
+    for name in _ONE.get(node["class"], ()):
+        if node[name] is not None:
+            copy[name] = change(node[name])
+    for name in _SEVERAL.get(node["class"], ()):
+        copy[name] = [change(child) for child in node[name]]
+    for name in _ORDERS.get(node["class"], ()):
+        copy[name] = [{**o, "expression": change(o["expression"])} for o in node[name]]
     match node["class"]:
-        case "COMPARISON":
-            names: tuple[str, ...] = ("left", "right")
-        case "BETWEEN":
-            names = ("input", "lower", "upper")
-        case "CAST" | "COLLATE":
-            names = ("child",)
         case "CASE":
-            names = ("else_expr",)
             copy["case_checks"] = [
                 {part: change(check[part]) for part in ("when_expr", "then_expr")}
                 for check in node["case_checks"]
             ]
-        case "FUNCTION":
-            names = ("filter",)
+        case "FUNCTION" | "WINDOW":
             copy["arguments"] = [
                 {**argument, "expression": change(argument["expression"])}
                 for argument in node["arguments"]
             ]
-        case "CONJUNCTION" | "OPERATOR":
-            names = ()
-            copy["children"] = [change(child) for child in node["children"]]
-        case _:
-            names = ()
-    for name in names:
-        if node[name] is not None:
-            copy[name] = change(node[name])
+            if node["class"] == "FUNCTION" and node["order_bys"]["orders"]:
+                orders = [
+                    {**o, "expression": change(o["expression"])}
+                    for o in node["order_bys"]["orders"]
+                ]
+                copy["order_bys"] = {**node["order_bys"], "orders": orders}
+        case "SUBQUERY" if is_lookup(node):
+            copy["subquery"] = _rebuild_lookup(node["subquery"], change)
     return copy
+
+
+_ONE = {
+    "COMPARISON": ("left", "right"),
+    "BETWEEN": ("input", "lower", "upper"),
+    "CAST": ("child",),
+    "COLLATE": ("child",),
+    "CASE": ("else_expr",),
+    "FUNCTION": ("filter",),
+    "WINDOW": ("filter_expr", "start_expr", "end_expr", "offset_expr", "default_expr"),
+    "SUBQUERY": ("child",),
+}
+_SEVERAL = {"CONJUNCTION": ("children",), "OPERATOR": ("children",), "WINDOW": ("partitions",)}
+_ORDERS = {"WINDOW": ("orders", "arg_orders")}
+
+
+def is_lookup(node: Node) -> bool:
+    """Return whether an expression looks a value up in a public table, as ``lookup`` made it."""
+    if node["class"] != "SUBQUERY":
+        return False
+    source = node["subquery"]["node"].get("from_table") or {}
+    return str(source.get("alias", "")).startswith(LOOKUP)
+
+
+def _rebuild_lookup(subquery: Node, change: Callable[[Node], Node]) -> Node:
+    inner = dict(subquery["node"])
+    inner["select_list"] = [change(item) for item in inner["select_list"]]
+    inner["where_clause"] = change(inner["where_clause"])
+    return {**subquery, "node": inner}
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -81,8 +112,9 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def column_names(node: Node) -> frozenset[str]:
-    """Return the declared columns of a resolved expression."""
-    return frozenset(part["column_names"][0] for part in walk(node) if is_column(part))
+    """Return the declared columns of a resolved expression; a public column has a qualifier."""
+    names = (part["column_names"] for part in walk(node) if is_column(part))
+    return frozenset(name[0] for name in names if len(name) == 1)
 
 
 def is_column(node: Node) -> bool:
@@ -105,16 +137,23 @@ def span(node: Node) -> Span | None:
 
 def fingerprint(tree: Any) -> str:
     """Return text that is equal just when two trees are, wherever they stand in the text."""
-    return json.dumps(tree if not isinstance(tree, dict | list) else bare(tree), sort_keys=True)
+    return msgspec.json.encode(bare(tree), order="deterministic").decode()
 
 
 def bare(tree: Any) -> Any:
     """Return a tree without the places it was read from."""
-    if isinstance(tree, dict):
-        return {key: bare(value) for key, value in tree.items() if key not in _IMMATERIAL}
-    if isinstance(tree, list):
+    if type(tree) is dict:
+        return {
+            key: bare(value) if type(value) in _NESTING else value
+            for key, value in tree.items()
+            if key not in _IMMATERIAL
+        }
+    if type(tree) is list or type(tree) is tuple:
         return [bare(item) for item in tree]
     return tree
+
+
+_NESTING = frozenset({dict, list, tuple})
 
 
 def unaliased(node: Node) -> Node:
@@ -155,6 +194,50 @@ def cast(node: Node, type_name: str) -> Node:
     return _node("CAST", "OPERATOR_CAST", child=node, try_cast=False, type_expr=type_node)
 
 
+def function(name: str, *arguments: Node) -> Node:
+    """Return a call of a function."""
+    return _node(
+        "FUNCTION",
+        "FUNCTION",
+        function_name=name,
+        schema="",
+        catalog="",
+        filter=None,
+        order_bys={"type": "ORDER_MODIFIER", "orders": []},
+        distinct=False,
+        is_operator=False,
+        export_state=False,
+        arguments=[{"name": "", "expression": unaliased(argument)} for argument in arguments],
+        qualified_name={"path": [name]},
+    )
+
+
+def compare(kind: str, left: Node, right: Node) -> Node:
+    """Return a comparison such as ``COMPARE_EQUAL``."""
+    return _node("COMPARISON", kind, left=left, right=right)
+
+
+def case(branches: list[tuple[Node, Node]]) -> Node:
+    """Return ``CASE WHEN ... THEN ... END``; NULL if no branch applies."""
+    checks = [{"when_expr": when, "then_expr": then} for when, then in branches]
+    null = _node("CONSTANT", "VALUE_CONSTANT", literal={"kind": "NULL_LITERAL", "text": ""})
+    return _node("CASE", "CASE_EXPR", case_checks=checks, else_expr=null)
+
+
+def conjunction(kind: str, *operands: Node) -> Node:
+    """Return ``CONJUNCTION_AND`` or ``CONJUNCTION_OR`` of its operands."""
+    return _node("CONJUNCTION", kind, children=list(operands))
+
+
+def lookup(item: Node, source: Node, where: Node, kind: str = "SCALAR") -> Node:
+    """Return ``(SELECT item FROM source WHERE where)`` or, for EXISTS, whether there is a row."""
+    inner = {"node": select([item], source=source, where=where), "named_param_map": []}
+    return {
+        **_node("SUBQUERY", "SUBQUERY", subquery_type=kind, subquery=inner, child=None),
+        "comparison_type": "INVALID",
+    }
+
+
 def _node(kind: str, subtype: str, **fields: Any) -> Node:
     return {
         "class": kind,
@@ -166,11 +249,11 @@ def _node(kind: str, subtype: str, **fields: Any) -> Node:
     }
 
 
-def table(name: str) -> Node:
+def table(name: str, alias: str = "") -> Node:
     """Return a FROM clause that reads one table."""
     return {
         "type": "BASE_TABLE",
-        "alias": "",
+        "alias": alias,
         "sample": None,
         "query_location": _NOWHERE,
         "query_location_length": 0,

@@ -2,15 +2,18 @@
 
 Strategies are public and depend on nothing but the workload, so the cache may be shared and
 deleted at will.  Files are written aside and moved into place, so a killed process leaves
-no half a file; a file that cannot be read counts as absent.
+no half a file.  A file starts with the hash of the rest; one that cannot be read, or whose
+hash differs, counts as absent.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,10 @@ from scipy import sparse
 
 from sqlmadp.schema.marginal import Block, Marginal, Partition
 
-VERSION = 1
+VERSION = 3
 """Part of every file's name: raised whenever selection changes, so that old files are ignored."""
+
+DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def default_directory() -> Path:
@@ -43,22 +48,29 @@ class StrategyCache:
     def load(self, fingerprint: str) -> tuple[tuple[Block, ...], float] | None:
         """Return the stored blocks and their certified error, or None."""
         try:
-            with np.load(self._path(fingerprint), allow_pickle=False) as file:
-                blocks = tuple(_unpack(file, b) for b in range(int(file["count"])))
-                return blocks, float(file["error"])
-        except (OSError, ValueError, KeyError, EOFError):
+            content = self._path(fingerprint).read_bytes()
+        except OSError:
             return None
+        digest, packed = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
+        if hashlib.sha256(packed).digest() != digest:
+            return None
+        with np.load(BytesIO(packed), allow_pickle=False) as file:
+            blocks = tuple(_unpack(file, b) for b in range(int(file["count"])))
+            return blocks, float(file["error"])
 
     def save(self, fingerprint: str, blocks: Sequence[Block], error: float) -> None:
         """Store a strategy; a directory that cannot be written to is no reason to fail."""
         arrays: dict[str, Any] = {"count": np.int64(len(blocks)), "error": np.float64(error)}
         for b, block in enumerate(blocks):
             arrays |= _pack(block, b)
+        packed = BytesIO()
+        np.savez_compressed(packed, **arrays)
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.directory, delete=False) as file:
-                np.savez_compressed(file, **arrays)
-            os.replace(file.name, self._path(fingerprint))
+            with tempfile.TemporaryDirectory(dir=self.directory) as aside:
+                file = Path(aside) / "strategy"
+                file.write_bytes(hashlib.sha256(packed.getvalue()).digest() + packed.getvalue())
+                file.replace(self._path(fingerprint))
         except OSError:
             return
 

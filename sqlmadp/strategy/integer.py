@@ -6,8 +6,9 @@ and each group's own row takes what is left, so nothing rests on floating point 
 column has slack.  Slack would break non-interference: two strategies with slack in different
 columns would pay for a sensitivity that a third one then raises.
 
-Cells that no query counts form one group of their own.  Where that is cheap each of its declared
-cells gets a row instead: it costs its owner nothing and may help others.
+Cells that no query counts form one group of their own.  Each of its declared cells gets a row
+instead where that is cheap and the block is the only one: it costs its owner nothing and may
+help others.  Beside other blocks the group's row tells something about the total, so it stays.
 """
 
 from __future__ import annotations
@@ -45,15 +46,14 @@ class IntegerBlock:
     rows: IntMatrix
 
     @property
-    def gram(self) -> Matrix:
-        """Return ``A^T A`` over groups."""
-        rows = self.rows.astype(np.float64)
-        return np.asarray(rows.T @ rows + np.diag(self.own.astype(np.float64) ** 2))
+    def matrix(self) -> Matrix:
+        """Return all rows over groups."""
+        return np.vstack([self.rows, np.diag(self.own)[self.own > 0]]).astype(np.float64)
 
-    def expanded(self) -> Block:
-        """Return the block over cells, each unasked cell with its own row where that is cheap."""
+    def expanded(self, *, alone: bool) -> Block:
+        """Return the block over cells; if ``alone``, unasked cells with rows of their own."""
         scope = self.scope
-        split = self._splits_unasked()
+        split = alone and self._may_split_unasked()
         marginal = _declared(scope.marginal) if split else scope.marginal
         labels = scope.labels[cell_map(scope.marginal, marginal)]
         own = labels if not split else _numbered_apart(labels, scope.unasked)
@@ -64,8 +64,8 @@ class IntegerBlock:
         matrix = sparse.csr_array(sparse.vstack([dense, singles[weights > 0]]), dtype=np.int64)
         return Block(marginal, matrix)
 
-    def _splits_unasked(self) -> bool:
-        """Tell whether the unasked cells get rows of their own.
+    def _may_split_unasked(self) -> bool:
+        """Tell whether the unasked cells can have rows of their own.
 
         Not when a row of B touches them: then the sum of the group helps its owner.
         """
@@ -75,19 +75,18 @@ class IntegerBlock:
         return _declared(self.scope.marginal).size <= DECLARED_CELLS
 
 
-def rounded(draft: Draft) -> tuple[IntegerBlock, ...]:
-    """Return a draft as integers: column sums exactly the weights, weights summing to S."""
-    weights = _apportion(draft.weights)
+def rounded(draft: Draft, *, total: int = S, finest: int = FINEST) -> tuple[IntegerBlock, ...]:
+    """Return a draft as integers: column sums exactly the weights, weights summing to ``total``."""
+    weights = _apportion(draft.weights, total)
     return tuple(
-        _rounded(scope, rows, weight)
+        _rounded(scope, rows, weight, finest)
         for scope, rows, weight in zip(draft.layout.scopes, draft.rows, weights, strict=True)
-        if weight > 0
     )
 
 
-def _rounded(scope: ScopeWorkload, rows: Matrix, weight: int) -> IntegerBlock:
+def _rounded(scope: ScopeWorkload, rows: Matrix, weight: int, finest: int) -> IntegerBlock:
     shares = rows / (1 + np.abs(rows).sum(axis=0))
-    shares[np.abs(shares) < 2.0**-FINEST] = 0
+    shares[np.abs(shares) < 2.0**-finest] = 0
     integers = np.trunc(shares * weight).astype(np.int64)
     integers = integers[integers.any(axis=1)]
     own = weight - np.abs(integers).sum(axis=0)
@@ -103,15 +102,39 @@ def workload_block(scope: ScopeWorkload, weight: int) -> IntegerBlock:
     return IntegerBlock(scope, weight - np.abs(integers).sum(axis=0), integers)
 
 
-def _apportion(weights: Sequence[float]) -> list[int]:
-    """Return integers proportional to ``weights`` that sum to exactly S (largest remainder)."""
-    total = sum(weights)
-    exact = [S * weight / total for weight in weights]
+def total_block(scope: ScopeWorkload) -> IntegerBlock:
+    """Return the best Total + Identity: of all asked groups together, and of each alone.
+
+    With b the total's weight, a = S - b, and M the Gram matrix over the n asked groups,
+
+        trace(M (a^2 I + b^2 1 1^T)^-1)  =  (trace M - b^2 (1^T M 1) / (a^2 + n b^2)) / a^2,
+
+    so the best integer b is found by trying every 256th, and then all near the best of those.
+    """
+    asked = np.arange(scope.groups) != scope.unasked
+    trace, pooled, count = np.trace(scope.gram), scope.gram.sum(), asked.sum()
+
+    def best(weights: IntMatrix) -> int:
+        b = weights.astype(np.float64)
+        a = S - b
+        errors = (trace - b**2 * pooled / (a**2 + count * b**2)) / a**2
+        return int(weights[np.argmin(errors)])
+
+    near = best(np.arange(0, S, 256))
+    weight = best(np.arange(max(0, near - 256), min(S, near + 256)))
+    rows = weight * asked[None, :].astype(np.int64)
+    return IntegerBlock(scope, S - rows[0], rows[rows.any(axis=1)])
+
+
+def _apportion(weights: Sequence[float], total: int) -> list[int]:
+    """Return integers above 0, proportional to ``weights``, that sum to exactly ``total``."""
+    spare = total - len(weights)
+    exact = [spare * weight / sum(weights) for weight in weights]
     floors = [int(value) for value in exact]
     order = sorted(range(len(exact)), key=lambda i: (floors[i] - exact[i], i))
-    for i in order[: S - sum(floors)]:
+    for i in order[: spare - sum(floors)]:  # Largest remainders first.
         floors[i] += 1
-    return floors
+    return [1 + floor for floor in floors]
 
 
 def _declared(marginal: Marginal) -> Marginal:

@@ -1,28 +1,34 @@
 """Layouts: which scopes a strategy has blocks on, and the coordinates they share.
 
 A workload over several scopes can be measured by a block on each scope, by blocks on the
-maximal scopes only, or by one block on the union.  A layout is one such choice.  Its blocks
-live on groups of cells; ``cells[b]`` holds the coordinates of the groups of block b, and
-``gram`` is the workload's ``W^T W``, so that for block matrices ``A_b`` over groups
+maximal scopes only, by blocks on small scopes merged, or by one block on the union.  A layout
+is one such choice.  Its blocks live on groups of cells; ``cells[b]`` holds the coordinates of
+the groups of block b, and ``gram`` is the workload's ``W^T W``, so that for block matrices ``A_b``
+over groups
 
     X = sum_b (A_b cells[b])^T (A_b cells[b]),     error = sensitivity^2 trace(gram X^-1).
 
 The coordinates span just what the blocks can express, so X is regular whenever every
-group of every block is measured.
+group of every block is measured.  They are dense matrices, so they are made when first used:
+a block that can only be the identity needs none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, qr
+from scipy import sparse
+from scipy.linalg import qr
 
-from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition
+from sqlmadp.errors import NotSupportedError
+from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition, cell_map
 from sqlmadp.workload.coordinates import RANK_TOLERANCE, Coordinates
+from sqlmadp.workload.factor import COVERED, Factor
 from sqlmadp.workload.workload import ScopeWorkload, Workload
 
 Matrix = NDArray[np.float64]
@@ -30,23 +36,69 @@ Matrix = NDArray[np.float64]
 UNION_CELLS = 512
 """Cells of a union of scopes up to which one block on all of it is worth a try."""
 
+MOST_COORDINATES = 8192
+"""Groups of all blocks together up to which their coordinates are kept as dense matrices."""
+
 
 @dataclass(frozen=True, eq=False)
 class Layout:
     """The scopes of a strategy's blocks, and the workload in their coordinates."""
 
     scopes: tuple[ScopeWorkload, ...]
-    cells: tuple[Matrix, ...]
-    """The coordinates of every group of every block."""
-    gram: Matrix
+    asked: tuple[ScopeWorkload, ...]
 
-    def inverse_trace(self, grams: Sequence[Matrix]) -> float:
-        """Return ``trace(gram X^-1)`` where ``grams[b]`` is ``A_b^T A_b`` over groups."""
-        gram = sum(c.T @ g @ c for c, g in zip(self.cells, grams, strict=True))
-        scale = 1 / np.sqrt(np.diag(gram))
-        factor = cholesky(gram * np.outer(scale, scale), lower=True, check_finite=False)
-        scaled = self.gram * np.outer(scale, scale)
-        return float(np.trace(cho_solve((factor, True), scaled, check_finite=False)))
+    @property
+    def tractable(self) -> bool:
+        """Tell whether the coordinates fit into dense matrices, or are not needed."""
+        return len(self.scopes) == 1 or sum(s.groups for s in self.scopes) <= MOST_COORDINATES
+
+    @property
+    def cells(self) -> tuple[Matrix, ...]:
+        """Return the coordinates of every group of every block."""
+        return self._coordinates[0]
+
+    @property
+    def gram(self) -> Matrix:
+        """Return the workload's ``W^T W`` in coordinates."""
+        return self._coordinates[1]
+
+    @cached_property
+    def _coordinates(self) -> tuple[tuple[Matrix, ...], Matrix]:
+        if len(self.scopes) == 1:  # Groups are coordinates enough.
+            return (np.eye(self.scopes[0].groups),), self.scopes[0].gram
+        coordinates, cells, basis = self._basis
+        queries = [scope.queries @ _group_rows(scope, coordinates) for scope in self.asked]
+        rows = np.vstack(queries) @ basis
+        return tuple(c @ basis for c in cells), rows.T @ rows
+
+    @cached_property
+    def _basis(self) -> tuple[Coordinates, list[Matrix], Matrix]:
+        coordinates = Coordinates(scope.marginal for scope in self.scopes)
+        cells = [_group_rows(scope, coordinates) for scope in self.scopes]
+        return coordinates, cells, _span(np.vstack(cells))
+
+    def gram_of(self, workload: Workload) -> Matrix:
+        """Return ``W^T W`` in coordinates for one of the workloads that the layout was made for."""
+        if len(self.scopes) == 1:
+            rows = [over_groups(block, self.scopes[0]).toarray() for block in workload.blocks]
+        else:
+            coordinates, _, basis = self._basis
+            rows = [coordinates.rows(block)[0] @ basis for block in workload.blocks]
+        stack = np.vstack(rows).astype(np.float64)
+        return stack.T @ stack
+
+    def error(self, matrices: Sequence[Matrix]) -> float:
+        """Return ``trace(gram X^-)`` for block matrices over groups; infinite if W is not covered.
+
+        Holds for matrices of any rank and any range of weights.
+        """
+        every = np.arange(len(self.gram))
+        parts = [(m @ c, every) for m, c in zip(matrices, self.cells, strict=True)]
+        factor = Factor(parts, len(every))
+        half = factor.half(self.gram)
+        if (factor.outside(self.gram, half) > COVERED * np.abs(self.gram).max()).any():
+            return math.inf
+        return float(np.trace(factor.half(half)))
 
 
 def layouts(workload: Workload) -> list[Layout]:
@@ -59,29 +111,98 @@ def layouts(workload: Workload) -> list[Layout]:
     choices = [scopes]
     if maximal != scopes:
         choices.append(maximal)
-    if len(maximal) > 1 and _union_cells(asked) <= UNION_CELLS:
+    cells = _union_cells(asked)
+    if len(maximal) > 1 and cells <= UNION_CELLS:
         choices.append([tuple(sizes)])
-    return [_layout(_assigned(workload, choice, sizes), asked) for choice in choices]
+    choices += [merged for merged in [_merged(asked)] if merged not in choices]
+    found = [Layout(_assigned(workload, choice, sizes), asked) for choice in choices]
+    tractable = [each for each in found if each.tractable]
+    if not tractable:
+        raise NotSupportedError(
+            f"the queries over {', '.join(sizes)} tell apart more than {MOST_COORDINATES:,} "
+            f"combinations of values of columns that no single query holds; ask for fewer columns "
+            f"at a time, or for coarser groups of their values"
+        )
+    return tractable
 
 
-def _layout(blocks: tuple[ScopeWorkload, ...], asked: Sequence[ScopeWorkload]) -> Layout:
-    if len(blocks) == 1:  # Groups are coordinates enough.
-        return Layout(blocks, (np.eye(blocks[0].groups),), blocks[0].gram)
-    coordinates = Coordinates(scope.marginal for scope in blocks)
-    cells = [_group_rows(scope, coordinates) for scope in blocks]
-    queries = [np.asarray(scope.queries @ _group_rows(scope, coordinates)) for scope in asked]
-    basis = _span(np.vstack(cells))
-    rows = np.vstack(queries) @ basis
-    return Layout(blocks, tuple(c @ basis for c in cells), rows.T @ rows)
+def covering(workload: Workload, strategies: Iterable[Block]) -> Layout:
+    """Return a layout in which given strategies for the workload can be written.
+
+    It has a block on every scope of theirs, each over the cells that the queries inside tell apart.
+    """
+    asked = workload.scopes
+    sizes = _column_sizes(asked)
+    scopes = {block.marginal.scope for block in strategies} - {()} or {()}
+    inside = [
+        [_lift(b, scope, sizes) for b in workload.blocks if set(b.marginal.scope) <= set(scope)]
+        for scope in sorted(scopes, key=lambda scope: (len(scope), scope))
+    ]
+    return Layout(tuple(ScopeWorkload.of(blocks) for blocks in inside if blocks), asked)
+
+
+def over_groups(block: Block, scope: ScopeWorkload) -> sparse.csr_array:
+    """Return a block's rows over the groups of a scope that holds it: the mean over each group."""
+    lifted = block.matrix[:, cell_map(block.marginal, scope.marginal)]
+    cells = len(scope.labels)
+    sizes = np.bincount(scope.labels, minlength=scope.groups)
+    means = (1 / sizes[scope.labels], (np.arange(cells), scope.labels))
+    return sparse.csr_array(lifted @ sparse.csr_array(means, shape=(cells, scope.groups)))
+
+
+def _merged(asked: Sequence[ScopeWorkload]) -> list[tuple[str, ...]]:
+    """Return the scopes with pairs merged, best first, as long as that lowers the error.
+
+    Measured cell by cell, a block of weight u has error ``||W||_F^2 / u^2``; with the best weights
+    blocks of errors ``a_b`` cost ``(sum_b a_b^(1/3))^3``.  Over the cells of a larger scope every
+    query of a smaller one sums that many more cells, but one weight serves both: eight
+    columns of two values are far cheaper as three blocks than as eight.
+    """
+    parts = [
+        (
+            {n: p.size for n, p in zip(s.marginal.scope, s.marginal.partitions, strict=True)},
+            float((s.queries.multiply(s.queries) @ _cells_a_group(s)).sum()),
+        )
+        for s in asked
+        if s.marginal.scope
+    ] or [({}, 1.0)]
+    while len(parts) > 1:
+        pairs = [(_join(a, b), i, j) for i, a in enumerate(parts) for j, b in enumerate(parts[:i])]
+        gain, i, j = max(
+            (
+                (parts[i][1] ** (1 / 3) + parts[j][1] ** (1 / 3) - each[1] ** (1 / 3), -i, -j)
+                for each, i, j in pairs
+            )
+        )
+        if gain <= 0:
+            break
+        i, j = -i, -j
+        joined = _join(parts[i], parts[j])
+        parts = [*(p for k, p in enumerate(parts) if k not in (i, j)), joined]
+    return sorted(tuple(sorted(sizes)) for sizes, _ in parts)
+
+
+def _join(
+    one: tuple[dict[str, int], float], other: tuple[dict[str, int], float]
+) -> tuple[dict[str, int], float]:
+    """Return the union of two scopes' sizes, and the error of both measured over its cells."""
+    sizes = {n: max(one[0].get(n, 1), other[0].get(n, 1)) for n in one[0] | other[0]}
+    cells = math.prod(sizes.values())
+    error = sum(a * cells / math.prod(s.values()) for s, a in (one, other))
+    return sizes, error
+
+
+def _cells_a_group(scope: ScopeWorkload) -> Matrix:
+    return np.bincount(scope.labels, minlength=scope.groups).astype(np.float64)
 
 
 def _group_rows(scope: ScopeWorkload, coordinates: Coordinates) -> Matrix:
     """Return the coordinates of the indicators of a scope's groups."""
-    membership = np.zeros((scope.groups, scope.marginal.size))
-    membership[scope.labels, np.arange(scope.marginal.size)] = 1
     coefficients, box = coordinates.cells(scope.marginal)
+    sums = np.zeros((scope.groups, len(box)))
+    np.add.at(sums, scope.labels, coefficients)
     rows = np.zeros((scope.groups, coordinates.size))
-    rows[:, box[box >= 0]] = (membership @ coefficients)[:, box >= 0]
+    rows[:, box[box >= 0]] = sums[:, box >= 0]
     return rows
 
 
@@ -104,11 +225,11 @@ def _column_sizes(scopes: Sequence[ScopeWorkload]) -> dict[str, int]:
 
 
 def _union_cells(scopes: Sequence[ScopeWorkload]) -> int:
-    finest: dict[str, int] = {}
+    finest: dict[str, Partition] = {}
     for scope in scopes:
-        for name, groups in zip(scope.marginal.scope, scope.marginal.shape, strict=True):
-            finest[name] = max(groups, finest.get(name, 0))
-    return math.prod(finest.values())
+        for name, partition in zip(scope.marginal.scope, scope.marginal.partitions, strict=True):
+            finest[name] = finest[name].refine(partition) if name in finest else partition
+    return math.prod(partition.size for partition in finest.values())
 
 
 def _assigned(

@@ -3,7 +3,7 @@
 Templates: Identity, Total + Identity, the workload itself, and p-Identity with its rows grown
 one by one; over several scopes a block on each, on the maximal ones, or one on their union,
 weights and rows optimised together.  Every candidate is made of integers first; its error
-is then recomputed from those integers by a Cholesky factorisation, and the least one wins.
+is then recomputed from those integers by a triangular factor, and the least one wins.
 An optimiser's own number is never believed.
 
 The same workload gives the same strategy, bit for bit, whoever asks: that is what lets
@@ -16,13 +16,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from sqlmadp.schema.marginal import Block
 from sqlmadp.strategy.cache import StrategyCache
-from sqlmadp.strategy.integer import IntegerBlock, S, rounded, workload_block
+from sqlmadp.strategy.integer import IntegerBlock, S, rounded, total_block, workload_block
 from sqlmadp.strategy.joint import Draft, balance
 from sqlmadp.strategy.layout import Layout, layouts
-from sqlmadp.strategy.p_identity import grow
+from sqlmadp.strategy.p_identity import STRETCHED, grow, stretch
 from sqlmadp.strategy.scopes import split_by_scope
 from sqlmadp.workload.workload import ScopeWorkload, Workload
 
@@ -65,14 +66,16 @@ def select(workload: Workload, *, cache: StrategyCache | None = None) -> Strateg
 
 
 def _search(workload: Workload) -> Strategy:
-    candidates = [
-        (_certified(layout, blocks), blocks)
-        for layout in layouts(workload)
-        for blocks in _candidates(layout)
-    ]
+    # One thread: several contend for small matrices, and add up in an order of their own.
+    with threadpool_limits(limits=1):
+        candidates = [
+            (_certified(layout, blocks), blocks)
+            for layout in layouts(workload)
+            for blocks in _candidates(layout)
+        ]
     error, blocks = min(candidates, key=lambda pair: pair[0])
-    split = (part for block in blocks for part in split_by_scope(block.expanded()))
-    return Strategy(tuple(split), error)
+    over_cells = [block.expanded(alone=len(blocks) == 1) for block in blocks]
+    return Strategy(tuple(part for b in over_cells for part in split_by_scope(b)), error)
 
 
 def _candidates(layout: Layout) -> Iterator[tuple[IntegerBlock, ...]]:
@@ -81,9 +84,10 @@ def _candidates(layout: Layout) -> Iterator[tuple[IntegerBlock, ...]]:
     plain = [np.zeros((0, scope.groups)) for scope in scopes]
     if len(scopes) == 1:
         yield rounded(Draft(layout, (1.0,), tuple(plain)))
-        if scopes[0].groups <= DENSE_GROUPS:
+        if scopes[0].groups <= DENSE_GROUPS and scopes[0].queries.nnz > 0:
             if scopes[0].queries.shape[0] <= WORKLOAD_ROWS * scopes[0].groups:
                 yield (workload_block(scopes[0], S),)
+            yield (total_block(scopes[0]),)
             yield rounded(Draft(layout, (1.0,), (_grown(scopes[0]),)))
         return
     yield rounded(balance(layout, plain, move_rows=False))
@@ -101,14 +105,13 @@ def _grown(scope: ScopeWorkload) -> np.ndarray[tuple[int, int], np.dtype[np.floa
     frozen = np.zeros(scope.groups, dtype=np.bool_)
     if scope.unasked is not None:
         frozen[scope.unasked] = True
+    if scope.groups >= STRETCHED:
+        return stretch(scope.gram, frozen)
     return grow(scope.gram, frozen, MOST_ROWS)
 
 
 def _certified(layout: Layout, blocks: tuple[IntegerBlock, ...]) -> float:
     """Return the candidate's error from its integers; infinite if it cannot answer."""
-    grams = dict(zip((b.scope for b in blocks), (b.gram for b in blocks), strict=True))
-    zero = [grams.get(s, np.zeros((s.groups, s.groups))) for s in layout.scopes]
-    try:
-        return S**2 * layout.inverse_trace(zero)
-    except np.linalg.LinAlgError:
-        return np.inf
+    if len(blocks) == 1 and blocks[0].scope.groups > DENSE_GROUPS:  # S times the identity.
+        return float((blocks[0].scope.queries.data ** 2).sum())
+    return S**2 * layout.error([block.matrix for block in blocks])

@@ -1,8 +1,8 @@
 """Coordinates: a small basis in which all queries and strategy rows live.
 
-Per column take functions g_0 = 1, g_1, g_2, ... on its cells, orthogonal and of mean
-square 1, such that the first d_l of them span the indicators of the l coarsest partitions
-in use.  A function on the scope S is a combination of the products
+Per column take functions g_0 = 1, g_1, g_2, ... on the groups of the common refinement of its
+partitions in use, orthogonal and of mean square 1, such that the first d_l of them span the
+indicators of the l coarsest partitions.  A function on the scope S is a combination of the products
 
     g_t = prod_c g_{t_c},    t_c = 0 outside S,   t_c < d_l(c) inside,
 
@@ -51,9 +51,11 @@ class Basis:
         levels = {}
         for partition in ordered:
             if functions.shape[1] < groups:
-                indicators = np.eye(partition.size)[partition.coarsen(refinement)]
-                functions = np.hstack([functions, _new_directions(indicators, functions)])
+                new = _new_directions(partition, refinement, functions)
+                functions = np.hstack([functions, new])
             levels[partition] = functions.shape[1]
+        # Whatever none of them spans comes last, so that no query can lose a part of itself.
+        functions = np.hstack([functions, _completion(functions)])
         return cls(refinement, functions * np.sqrt(groups), levels)
 
     def coefficients(self, partition: Partition, functions: int) -> Matrix:
@@ -64,13 +66,21 @@ class Basis:
         return sums / groups
 
 
-def _new_directions(vectors: Matrix, basis: Matrix) -> Matrix:
-    """Return orthonormal columns that extend ``basis`` to span ``vectors`` too."""
+def _new_directions(partition: Partition, refinement: Partition, basis: Matrix) -> Matrix:
+    """Return orthonormal columns that extend ``basis`` to span the partition's indicators too."""
+    if partition.size == refinement.size:
+        return _completion(basis)  # Far cheaper than to orthogonalise every indicator.
+    vectors = np.eye(partition.size)[partition.coarsen(refinement)]
     for _ in range(2):  # Twice, since one pass of Gram-Schmidt loses orthogonality.
         vectors = vectors - basis @ (basis.T @ vectors)
     q, r, _ = qr(vectors, mode="economic", pivoting=True, check_finite=False)
     rank = int((np.abs(np.diag(r)) > RANK_TOLERANCE).sum())
     return np.asarray(q[:, :rank])
+
+
+def _completion(basis: Matrix) -> Matrix:
+    """Return orthonormal columns that extend ``basis`` to span everything."""
+    return np.asarray(qr(basis, check_finite=False)[0][:, basis.shape[1] :])
 
 
 class Coordinates:
@@ -148,8 +158,8 @@ class Coordinates:
             coefficients = np.asarray(np.kron(coefficients, factor), dtype=np.float64)
         return coefficients, self.box(marginal)
 
-    def rows(self, block: Block) -> tuple[Matrix, float]:
-        """Return a block's rows in coordinates, and the largest coefficient that has no place.
+    def rows(self, block: Block) -> tuple[Matrix, Matrix]:
+        """Return a block's rows in coordinates, and each row's largest coefficient without a place.
 
         A coefficient outside the coordinates in use is not representable: it is zero, up to
         rounding, for every function in the span of the marginals that built them.
@@ -159,7 +169,7 @@ class Coordinates:
         placed = box >= 0
         rows = np.zeros((block.rows, self.size))
         rows[:, box[placed]] = over_box[:, placed]
-        return rows, float(np.abs(over_box[:, ~placed]).max(initial=0.0))
+        return rows, np.asarray(np.abs(over_box[:, ~placed]).max(axis=1, initial=0.0))
 
 
 def _supports(scope: tuple[str, ...]) -> Iterable[tuple[str, ...]]:

@@ -10,36 +10,38 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition
+from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition, row_major_strides
 
 
 def reduced(block: Block) -> Block:
     """Return the same functions over the coarsest partitions that express them."""
     matrix = sparse.coo_array(block.matrix)
-    shape = block.marginal.shape
-    scope, partitions, kept = [], [], []
-    places = np.unravel_index(matrix.coords[1], shape) if shape else ()
-    for axis, (name, partition) in enumerate(
-        zip(block.marginal.scope, block.marginal.partitions, strict=True)
+    # Row and cell become one number below, which may not fit the matrix's own 32 bits.
+    rows, cells = (coordinates.astype(np.int64) for coordinates in matrix.coords)
+    size, shape = block.marginal.size, block.marginal.shape
+    scope, partitions = [], []
+    chosen = np.zeros((), dtype=np.int64)
+    for name, partition, stride in zip(
+        block.marginal.scope, block.marginal.partitions, row_major_strides(shape), strict=True
     ):
-        rest = matrix.coords[1] - places[axis] * int(np.prod(shape[axis + 1 :]))
-        unfolded = sparse.csc_array(
-            (matrix.data, (matrix.coords[0] * block.marginal.size + rest, places[axis])),
-            shape=(block.rows * block.marginal.size, shape[axis]),
+        groups = cells // stride % partition.size
+        rest = rows * size + cells - groups * stride
+        unfolded = (matrix.data, (rest, groups))
+        labels, first = distinct_columns(
+            sparse.csc_array(unfolded, shape=(block.rows * size, partition.size))
         )
-        labels, first = distinct_columns(unfolded)
-        kept.append(first if len(first) > 1 else first[:1])
+        chosen = np.add.outer(chosen, first * stride)
         if len(first) > 1:
             scope.append(name)
             partitions.append(Partition.of(labels[partition.labels]))
-    cells = np.arange(block.marginal.size).reshape(shape)
-    chosen = cells[np.ix_(*kept)].reshape(-1) if shape else cells.reshape(-1)
-    return Block(Marginal(tuple(scope), tuple(partitions)), block.matrix[:, chosen])
+    marginal = Marginal(tuple(scope), tuple(partitions))
+    return Block(marginal, block.matrix[:, chosen.reshape(-1)])
 
 
 def distinct_columns(matrix: sparse.csc_array) -> tuple[Labels, Labels]:
     """Return the group of every column (equal columns share one), and each group's first column."""
-    matrix = sparse.csc_array(matrix)
+    matrix = matrix.copy()
+    matrix.sum_duplicates()
     matrix.eliminate_zeros()
     matrix.sort_indices()
     groups: dict[tuple[bytes, bytes], int] = {}

@@ -7,9 +7,9 @@ groups is as good as one over cells, and the optimiser sees only
 
     gram = V^T V,   V = the stacked queries over groups
 
-which is all that the expected error depends on.  The fingerprint is made of the
-partitions, groups and Gram matrices, so it does not depend on the order of the queries:
-analysts who ask the same get the same strategy, bit for bit.
+which is all that the expected error depends on.  The queries are stacked in an order of their
+own, whatever order they are asked in: sums over them round the same way, and the fingerprint
+is made of them.  So analysts who ask the same get the same strategy, bit for bit.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ class Workload:
         """Return a hash that equal questions share, in whatever order they are asked."""
         digest = hashlib.sha256()
         for scope in self.scopes:
-            digest.update(repr(scope.marginal.scope).encode())
+            sizes = [len(partition.labels) for partition in scope.marginal.partitions]
+            digest.update(repr((scope.marginal.scope, sizes, scope.queries.shape)).encode())
             for partition in scope.marginal.partitions:
                 digest.update(partition.key)
             digest.update(scope.labels.tobytes())
-            digest.update(np.ascontiguousarray(scope.gram_key).tobytes())
+            for part in (scope.queries.indptr, scope.queries.indices, scope.queries.data):
+                digest.update(part.astype(np.float64).tobytes())
         return digest.hexdigest()
 
     def scaled(self, factor: float) -> Workload:
@@ -85,7 +87,7 @@ class ScopeWorkload:
     labels: Labels
     """The group of every cell of the marginal."""
     queries: sparse.csr_array
-    """One row a query, one column a group."""
+    """One row a query, one column a group; sorted, so that equal sets of queries are equal."""
 
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> ScopeWorkload:
@@ -93,7 +95,7 @@ class ScopeWorkload:
         marginal = common([block.marginal for block in blocks])
         rows = sparse.vstack([expand(b.matrix, b.marginal, marginal) for b in blocks], format="csc")
         labels, first = distinct_columns(rows)
-        return cls(marginal, labels, sparse.csr_array(rows[:, first], dtype=np.float64))
+        return cls(marginal, labels, _sorted(sparse.csr_array(rows[:, first], dtype=np.float64)))
 
     @property
     def groups(self) -> int:
@@ -105,15 +107,22 @@ class ScopeWorkload:
         """Return ``V^T V`` over groups, dense."""
         return np.asarray((self.queries.T @ self.queries).todense(), dtype=np.float64)
 
-    @property
-    def gram_key(self) -> Matrix:
-        """Return the numbers of the Gram matrix that a fingerprint is made of."""
-        gram = sparse.csr_array(self.queries.T @ self.queries)
-        gram.sort_indices()
-        return np.concatenate([gram.indptr, gram.indices, gram.data]).astype(np.float64)
-
     @cached_property
     def unasked(self) -> int | None:
         """Return the group of the cells that no query counts, or None if there is none."""
         asked = np.asarray(abs(self.queries).sum(axis=0)).reshape(-1) > 0
         return None if asked.all() else int(np.flatnonzero(~asked)[0])
+
+
+def _sorted(rows: sparse.csr_array) -> sparse.csr_array:
+    """Return the rows in an order that depends on nothing but the rows."""
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    ends = rows.indptr
+    places = rows.indices.astype(np.int64)
+
+    def key(row: int) -> tuple[bytes, bytes]:
+        part = slice(ends[row], ends[row + 1])
+        return places[part].tobytes(), rows.data[part].tobytes()
+
+    return rows[sorted(range(rows.shape[0]), key=key)]

@@ -191,6 +191,24 @@ def test_lines_that_do_not_parse_are_counted_nowhere(csv_counts):
     }
 
 
+@pytest.mark.parametrize("dictionary", ["DICTIONARY_SIZE_LIMIT 1, ", ""])
+def test_bytes_that_are_no_text_are_out_of_domain_and_stop_nothing(tmp_path, dictionary):
+    path = tmp_path / "t.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(
+            "COPY (SELECT CASE WHEN range % 2 = 0 THEN 'a' ELSE 'XXword' END AS word "
+            f"FROM range(2000)) TO '{path}' ({dictionary}COMPRESSION uncompressed)"
+        )
+    written = path.read_bytes()
+    assert b"XXword" in written
+    path.write_bytes(written.replace(b"XXword", b"\xff\xfeword"))
+    word = Column(name="word", type="category", values=("a", "b"), nullable=True)
+    marginal = Marginal(("word",), (Partition.finest(3),))
+    source = Source(location="t.parquet", folder=tmp_path)
+    (counts,) = counts_of(source, Domain(table="t", columns=(word,)), [marginal])
+    assert counts.tolist() == [1000, 0, 0]
+
+
 def test_a_collation_does_not_merge_values(tmp_path):
     with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
         connection.execute("CREATE TABLE t (word VARCHAR COLLATE NOCASE)")

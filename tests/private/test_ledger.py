@@ -1,6 +1,8 @@
 """The ledger adds up, never forgets, and notices what was done to it."""
 
 import multiprocessing
+import os
+import random
 import shutil
 import sqlite3
 from fractions import Fraction
@@ -85,6 +87,16 @@ def test_the_refusal_states_budget_spent_asked_and_left(ledger):
     )
 
 
+def test_a_refusal_at_the_commit_does_not_claim_that_nothing_was_read(ledger):
+    record(ledger, "a", "2/3")
+    with pytest.raises(BudgetExceededError, match="no record was read"):
+        ledger.require(Fraction(2, 3))
+    with pytest.raises(BudgetExceededError, match="took the budget meanwhile") as caught:
+        record(ledger, "b", "2/3")
+    assert "no record was read" not in str(caught.value)
+    assert "budget 1, spent 2/3" in str(caught.value)
+
+
 def test_a_record_over_budget_changes_nothing(ledger):
     record(ledger, "a", "2/3")
     head = ledger.head
@@ -147,6 +159,9 @@ def test_rows_are_never_changed_or_deleted(path, ledger, table, change):
         "DELETE FROM charges WHERE number = 1",
         "UPDATE ledger SET budget = '100'",
         "UPDATE ledger SET created = '2000-01-01'",
+        "UPDATE ledger SET hash = 'x'",
+        "UPDATE ledger SET budget = x'31'",
+        "UPDATE charges SET epsilon = x'312f33' WHERE number = 1",
         "DELETE FROM ledger",
         "CREATE TABLE other (x)",
         "CREATE TRIGGER t AFTER INSERT ON charges BEGIN SELECT 1; END",
@@ -159,6 +174,137 @@ def test_a_ledger_that_was_changed_is_refused(path, ledger, statement):
     tamper(path, statement)
     with pytest.raises(LedgerError, match=r"cannot be trusted.*restore"):
         Ledger.read(path)
+
+
+def test_the_budget_of_a_ledger_without_charges_is_protected_too(path, ledger):
+    ledger.close()
+    tamper(path, "UPDATE ledger SET budget = '100'")
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        Ledger.read(path)
+
+
+def contents(path):
+    with Ledger.read(path) as ledger:
+        stored = [ledger.find(charge.release).encode() for charge in ledger.charges]
+        return ledger.heads, ledger.budget, stored
+
+
+def test_a_flipped_byte_anywhere_is_noticed_or_harmless(path, ledger):
+    record(ledger, "a", values=range(300))
+    record(ledger, "b", values=range(300))
+    ledger.close()
+    sound, whole = contents(path), path.read_bytes()
+    refused = 0
+    for place in random.SystemRandom().sample(range(len(whole)), 250):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            assert contents(path) == sound, place  # It was space that nothing is kept in.
+        except LedgerError:
+            refused += 1
+        for leftover in path.parent.glob("people.ledger-*"):
+            leftover.unlink()
+    assert refused > 20
+
+
+@pytest.mark.parametrize("page", range(2, 8))
+def test_a_page_of_zeros_is_noticed_or_harmless(path, ledger, page):
+    record(ledger, "a", values=range(3000))
+    ledger.close()
+    sound, whole = contents(path), bytearray(path.read_bytes())
+    whole[4096 * (page - 1) : 4096 * page] = bytes(4096)
+    path.write_bytes(whole)
+    with pytest.raises(LedgerError):
+        assert contents(path) != sound
+
+
+def test_commits_are_synced_to_the_disk(ledger):
+    def pragma(name):
+        return ledger._connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+    assert (pragma("synchronous"), pragma("journal_mode")) == (2, "wal")
+    assert pragma("busy_timeout") == 60_000
+
+
+def test_a_pinned_head_may_be_any_that_the_ledger_has_had(path, ledger):
+    heads = [ledger.head]
+    for release in "ab":
+        record(ledger, release)
+        heads.append(ledger.head)
+    assert ledger.heads == tuple(heads)
+    for head in heads:
+        Ledger.open(path, budget=Fraction(1), head=head).close()
+    with pytest.raises(LedgerError, match="never had the head 0000"):
+        Ledger.open(path, budget=Fraction(1), head="0" * 64)
+
+
+def test_a_pinned_ledger_that_is_gone_is_not_made_anew(path):
+    with pytest.raises(LedgerError, match="pins its head"):
+        Ledger.open(path, budget=Fraction(1), head="0" * 64)
+    assert not path.exists()
+
+
+def as_nobody(work):
+    """Run ``work`` in a process whose user may write nowhere; return the text it ends with."""
+    receiver, sender = os.pipe()
+    if os.fork() == 0:
+        try:
+            if os.getuid() == 0:
+                os.setuid(65534)
+            text = work()
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+        os.write(sender, text.encode())
+        os._exit(0)
+    os.close(sender)
+    with open(receiver) as file:
+        text = file.read()
+    os.wait()
+    return text
+
+
+@pytest.fixture
+def read_only(tmp_path_factory, path, ledger):
+    """Return a ledger with one charge, in a folder that cannot be written to."""
+    record(ledger)
+    ledger.close()
+    for folder in (path.parent, *path.parent.parents):
+        if folder.stat().st_uid == os.getuid() and folder.stat().st_mode & 0o777 == 0o700:
+            folder.chmod(0o755)  # Parallel runs put one more folder of their own in between.
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    yield path
+    path.parent.chmod(0o755)
+
+
+def test_a_ledger_in_a_read_only_folder_can_be_read(read_only):
+    def work():
+        with Ledger.read(read_only) as ledger:
+            ledger.verify()
+            return f"{ledger.spent} {ledger.find('r').release}"
+
+    assert as_nobody(work) == "1/3 r"
+
+
+def test_a_ledger_in_a_read_only_folder_refuses_a_release_and_says_why(read_only):
+    def work():
+        with Ledger.read(read_only) as ledger:
+            ledger.require(Fraction(1, 3))
+        return ""
+
+    assert "cannot be written to" in as_nobody(work)
+    assert "Make the file and its folder writable" in as_nobody(work)
+
+
+def test_a_ledger_is_not_made_in_a_read_only_folder(read_only):
+    new = read_only.with_name("new.ledger")
+
+    def work():
+        Ledger.open(new, budget=Fraction(1)).close()
+        return ""
+
+    assert "cannot be written to" in as_nobody(work)
 
 
 def test_a_ledger_that_is_changed_while_open_refuses_to_record(path, ledger):

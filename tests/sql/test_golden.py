@@ -51,7 +51,7 @@ def bound(sql: str) -> tuple[BoundQuery, Domain]:
 def selected(query: BoundQuery, domain: Domain) -> str:
     lines = []
     for row in range(query.rows):
-        keys = ", ".join(str(column[row]) for column in query.keys.columns)
+        keys = ", ".join(str(column[row]) for column in query.blocks[0].keys.columns)
         for place, block in enumerate(query.aggregates):
             cells = []
             for cell in block.matrix[[row]].indices:

@@ -1,7 +1,10 @@
+from fractions import Fraction
+
 import pytest
 
 from sqlmadp.errors import SqlError
-from sqlmadp.sql.statements import MAX_CHARACTERS, Statement, split
+from sqlmadp.sql.limits import DEFAULT
+from sqlmadp.sql.statements import Statement, split
 
 
 def codes(text: str) -> list[str]:
@@ -34,7 +37,7 @@ def test_a_file_without_a_statement_is_refused(text):
 
 
 def test_a_statement_that_is_too_long_is_refused_with_the_limit():
-    long = "SELECT " + "1" * MAX_CHARACTERS
+    long = "SELECT " + "1" * DEFAULT.characters
     with pytest.raises(SqlError, match="at most 100,000"):
         split(long, file="a.sql")
 
@@ -59,3 +62,14 @@ def test_only_the_part_of_a_very_long_line_around_the_span_is_shown():
     line, marks = problem.excerpt.splitlines()
     assert len(line) < 250
     assert line[marks.index("^") :] == "wrong"
+
+
+def test_a_weight_above_a_statement_is_its_own():
+    text = "-- name: a\n-- weight: 4\nSELECT 1;\n-- weight: 1/3\nSELECT 2;\nSELECT 3"
+    assert [s.weight for s in split(text, file="a.sql")] == [4, Fraction(1, 3), 1]
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", "many", "1/0", "1e3", ""])
+def test_a_weight_that_is_no_number_above_0_is_refused(weight):
+    with pytest.raises(SqlError, match="cannot be the weight"):
+        split(f"-- weight: {weight}\nSELECT 1", file="a.sql")

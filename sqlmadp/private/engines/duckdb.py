@@ -88,7 +88,13 @@ class DuckDbTable:
 
 def open_parquet(location: str, path: Path) -> DuckDbTable:
     """Open a Parquet file; its own metadata is the catalogue."""
-    relation = _table_function("read_parquet", path, hive_partitioning=exp.false())
+    relation = _table_function(
+        "read_parquet",
+        path,
+        hive_partitioning=exp.false(),
+        # Bytes that are no text become question marks; else one such record stops the read.
+        utf8_validation=exp.Literal.string("replace"),
+    )
     connection = _locked(":memory:", allowed=path)
     rows = _or_none(lambda: _describe(connection, relation))
     if rows is None:

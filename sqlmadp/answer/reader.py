@@ -1,0 +1,62 @@
+"""A reader: answers statements from one measurement, keeping what can be used again.
+
+Answering needs a sandbox with the declared values and a factored strategy; both serve every
+statement whose constants the release already cuts its real columns at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+
+from sqlmadp.answer.reconstruct import Estimate
+from sqlmadp.answer.result import Result
+from sqlmadp.answer.rows import Desk
+from sqlmadp.errors import NotCoveredError
+from sqlmadp.private import Measurement
+from sqlmadp.schema.domain import Domain
+from sqlmadp.sql.bind import BoundQuery
+from sqlmadp.sql.binder import Binder
+from sqlmadp.sql.limits import DEFAULT, Limits
+from sqlmadp.sql.sandbox import explain
+from sqlmadp.sql.statements import Statement
+
+
+class Reader:
+    """Answers statements from one measurement.  Belongs to one thread at a time."""
+
+    def __init__(self, measurement: Measurement, domain: Domain, limits: Limits = DEFAULT) -> None:
+        """Read ``measurement`` over ``domain``, which has the cuts of what was asked."""
+        self._measurement = measurement
+        self._binder = Binder(domain, limits)
+        self._desk = Desk(limits.seconds)
+        self._estimates: dict[tuple[int, ...] | None, Estimate] = {}
+
+    def result(self, query: BoundQuery, reads: Sequence[int] | None) -> Result:
+        """Return the rows of a query that was part of the release, from the blocks ``reads``."""
+        return self._desk.result(query, self._estimate(reads, self._binder.domain))
+
+    def answer(self, statement: Statement, reads: Sequence[int] | None) -> Result:
+        """Return the rows of any statement that the blocks ``reads`` (None: all) support."""
+        query, domain = self._binder.bind(statement)
+        try:
+            return self._desk.result(query, self._estimate(reads, domain))
+        except NotCoveredError as error:
+            refusal = statement.refuse(
+                "not-covered",
+                f"this release cannot answer the query: {error}",
+                hint="Ask for less detail, or add the query to a plan and release it: "
+                "only what was measured can be answered free.",
+            )
+        except duckdb.Error as error:  # A cast or a division that fails on released answers.
+            refusal = statement.refuse("duckdb", explain(error)[0])
+        raise refusal
+
+    def _estimate(self, reads: Sequence[int] | None, domain: Domain) -> Estimate:
+        if domain != self._binder.domain:
+            return Estimate.of(self._measurement, domain, reads)
+        key = None if reads is None else tuple(reads)
+        if key not in self._estimates:
+            self._estimates[key] = Estimate.of(self._measurement, domain, reads)
+        return self._estimates[key]

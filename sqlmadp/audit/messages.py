@@ -1,0 +1,105 @@
+"""Messages: no failure, and no text, depends on a record.
+
+A canary is a record that no other table holds: text where a number is declared, or text in
+a file that cannot be read to its end.  Two tables that differ by it are measured by the
+whole of `private.measure`, once with the canary and once without; whether the measurement
+succeeds must be the same, and the canary must be in no message, traceback or file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import traceback
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from sqlmadp.private import Ledger, measure
+from sqlmadp.private.engines import Source
+from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.schema.marginal import TOTAL, Block
+
+CANARY = "canary-7310"
+
+_DOMAIN = Domain(
+    table="people",
+    columns=(
+        Column(name="age", type="integer", minimum=0, maximum=9),
+        Column(name="word", type="category", values=("a", "b")),
+    ),
+)
+_HEALTHY = "age,word\n1,a\n2,b\n"
+
+
+def telling_messages() -> list[str]:
+    """Return everything that a record changed besides the noise; empty if nothing."""
+    found = []
+    for name, record in (("a number", f"{CANARY},a\n"), ("a category", f"3,{CANARY}\n")):
+        texts = [_measured(_HEALTHY), _measured(_HEALTHY + record)]
+        if texts[0] != texts[1]:
+            found.append(f"text in place of {name} changes what is said: {texts[1]!r}")
+        found += _canaries(texts, f"a record with text in place of {name}")
+    for healthy in (True, False):
+        texts = [_measured_parquet(word, healthy=healthy) for word in (CANARY, "other-7310")]
+        if texts[0] != texts[1]:
+            found.append("what a damaged file says depends on its records")
+        found += _canaries(texts, "a file" if healthy else "a damaged file")
+    return found
+
+
+def _canaries(texts: list[str], where: str) -> Iterator[str]:
+    if any(CANARY in text for text in texts):
+        yield f"a message or file names a value of {where}"
+
+
+def _measured(table: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "people.csv").write_text(table)
+        return _outcome(Path(folder), "people.csv")
+
+
+def _measured_parquet(word: str, *, healthy: bool) -> str:
+    import duckdb  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "people.parquet"
+        with duckdb.connect() as connection:
+            connection.execute(f"COPY (SELECT 1 AS age, '{word}' AS word) TO '{path}'")
+        if not healthy:
+            whole = path.read_bytes()
+            footer = int.from_bytes(whole[-8:-4], "little") + 8
+            # The catalogue, in the footer, is left whole, and half of the records.
+            middle = (len(whole) - footer) // 2
+            path.write_bytes(
+                whole[:middle] + b"\xff" * (len(whole) - footer - middle) + whole[-footer:]
+            )
+        return _outcome(Path(folder), "people.parquet")
+
+
+def _outcome(folder: Path, location: str) -> str:
+    """Return all that a measurement says, and whatever its files hold besides the table."""
+    block = Block(TOTAL, sparse.csr_array(np.array([[1]])))
+    said = "measured"
+    with Ledger.open(folder / "audit.ledger", budget=Fraction(1)) as ledger:
+        try:
+            measure(
+                [block],
+                source=Source(location=location, folder=folder),
+                domain=_DOMAIN,
+                ledger=ledger,
+                release="audit",
+                epsilon=Fraction(1),
+                analysts=[],
+                mechanism="audit",
+                metadata={},
+            )
+        except Exception as error:  # Whatever it is, it is what would be shown.
+            last = traceback.format_exception_only(error)
+            chained = [error.__cause__, error.__context__]
+            said = "".join(last) + "".join(repr(each) for each in chained if each is not None)
+    held = [path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()]
+    leaks = sum(CANARY.encode() in each for each in held) - 1  # One is the table itself.
+    return said + (f" {CANARY} is in a file" if leaks > 0 else "")

@@ -1,0 +1,50 @@
+"""What a statement became when it was executed: answered, or staged until the release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlmadp.answer.result import Result, number
+from sqlmadp.answer.table import TextTable
+from sqlmadp.sql.bind import BoundQuery
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """A statement with its rows."""
+
+    result: Result
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Return name and DuckDB type of every column."""
+        return self.result.columns
+
+
+@dataclass(frozen=True, eq=False)
+class Pending:
+    """A statement that waits for the release."""
+
+    query: BoundQuery
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Return name and DuckDB type of every column."""
+        return self.query.columns
+
+    def table(self, errors: Mapping[str, tuple[float, ...]]) -> TextTable:
+        """Return what is known before the release: columns, types and expected errors."""
+        rows = [(name, kind, _range(errors.get(name, ()))) for name, kind in self.columns]
+        headers = [("column", False), ("type", False), ("expected ±", True)]
+        return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
+
+
+Executed = Answered | Pending
+
+
+def _range(errors: tuple[float, ...]) -> str:
+    if not errors:
+        return ""
+    low, high = number(min(errors)), number(max(errors))
+    return low if low == high else f"{low} to {high}"

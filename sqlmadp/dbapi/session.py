@@ -1,0 +1,227 @@
+"""A session: what one analyst sees of one plan, before its release and after.
+
+It opens the plan, binds the analyst's statements, works out expected errors from everyone's
+workloads, hands statements in, and notices the release.  Other analysts' statements are bound
+here too, since expected errors depend on them; nothing of them is shown, their mistakes
+included.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlmadp.answer.expected import expected_error
+from sqlmadp.answer.reconstruct import Estimate
+from sqlmadp.answer.result import Result
+from sqlmadp.asked import Asked, own_statements
+from sqlmadp.certificate import Certificate, certify
+from sqlmadp.dbapi.results import Results
+from sqlmadp.errors import NotReleasedError, OperationalError, ProgrammingError, SqlError
+from sqlmadp.mechanism.fairness import noise_variance
+from sqlmadp.plan import Analyst, Plan
+from sqlmadp.release import Release, find, select
+from sqlmadp.schema.declaration import read_schema
+from sqlmadp.sql.bind import BoundQuery
+from sqlmadp.sql.binder import Binder
+from sqlmadp.sql.limits import Limits
+from sqlmadp.sql.statements import Statement
+from sqlmadp.staging import hand_in, held, new_statements
+from sqlmadp.strategy.cache import StrategyCache, default_directory
+
+Seen = tuple[Plan, tuple[tuple[int, int, int] | None, ...]]
+"""A plan, and the state of every file that it depends on."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Forecast:
+    """What a release would give if it were made now, as far as one analyst may know."""
+
+    asked: Asked
+    number: int
+    estimate: Estimate
+
+
+class Session:
+    """One analyst's view of one plan.  Belongs to one thread at a time."""
+
+    def __init__(self, path: Path, analyst: str) -> None:
+        """Open the plan at ``path``; raises for a mistake in it or in the analyst's own files."""
+        self.path, self.analyst = path, analyst
+        self._release: Release | None = None
+        self._seen: Seen | None = None
+        self._plan = Plan.open(path)
+        self._me()
+        self._binder = Binder(read_schema(self._plan.schema_path), self._plan.limits)
+        self._results = Results()
+        self._forecasts: dict[tuple[str, ...], _Forecast] = {}
+        self.queries()
+        self.look()
+
+    def look(self) -> Release | None:
+        """Return the release once it has been made; a session keeps to the one it has seen."""
+        if self._release is None:
+            plan = Plan.open(self.path)
+            seen = (plan, _states(plan))
+            if seen != self._seen:
+                self._plan, self._forecasts = plan, {}
+                self._me()
+                domain = read_schema(plan.schema_path)
+                if (domain, plan.limits) != (self._binder.domain, self._binder.limits):
+                    self._binder = Binder(domain, plan.limits)
+                self._release = _find(plan)
+                self._seen = seen
+        return self._release
+
+    @property
+    def limits(self) -> Limits:
+        """Return how large statements may be."""
+        return self._plan.limits
+
+    def tables(self) -> dict[str, tuple[tuple[str, str, bool], ...]]:
+        """Return the columns of all tables that statements may name: what the schema declares."""
+        domain = self._binder.domain
+        private = tuple((c.name, c.sql_type, c.nullable) for c in domain.columns)
+        return {domain.table: private} | {
+            table.name: tuple((name, kind, True) for name, kind in table.columns)
+            for table in domain.public
+        }
+
+    def queries(self) -> dict[str, str]:
+        """Return the analyst's own statements, as handed in, by name."""
+        return {statement.name: statement.text for statement in self._own()}
+
+    def check(self, statement: Statement, staged: Sequence[Statement]) -> tuple[BoundQuery, bool]:
+        """Bind one statement before the release, and tell whether it is a new one.
+
+        Raises if the statement is wrong, or has the name of another one.
+        """
+        query, _ = self._binder.bind(statement)
+        known = [*self._own(), *staged]
+        return query, bool(new_statements([statement], known))
+
+    def answer(self, statement: Statement) -> Result:
+        """Return the rows of any statement that the release supports."""
+        known = self._results.get(statement.text)
+        if known is None:
+            known = self._released().answer(statement, self.analyst)
+            self._results.put(statement.text, known)
+        return known
+
+    def rows(self, name: str) -> Result:
+        """Return the rows of the analyst's own query called ``name``."""
+        return self._released().rows(self.analyst, name)
+
+    def hand_in(self, staged: Sequence[Statement]) -> None:
+        """Hand statements in, all or none, unless the release has been made."""
+        with held(self.path.parent):
+            if self.look() is not None:
+                raise OperationalError(
+                    f"the release of plan {str(self.path)!r} has been made, and what you staged "
+                    "is not part of it; nothing was handed in. Call rollback() and execute it "
+                    "again: it is answered as far as the release covers it"
+                )
+            path = self._plan.staged_path(self.analyst)
+            hand_in(path, staged, self._own(), self.limits)
+
+    def expected_error(
+        self, query: BoundQuery, staged: Sequence[Statement]
+    ) -> Mapping[str, tuple[float, ...]]:
+        """Return the expected error of a query, by column and group, before the release.
+
+        That is the error if all that was handed in, and what is staged, were released now.
+        """
+        forecast = self._forecast([*staged, query.statement])
+        text = query.statement.text
+        own = forecast.asked.queries[forecast.number]
+        bound = next(each for each in own if each.statement.text == text)
+        return expected_error(bound, forecast.estimate)
+
+    def certificate(self, staged: Sequence[Statement]) -> Certificate:
+        """Return the analyst's part of the certificate: the release's, or what it would be now."""
+        release = self.look()
+        if release is not None:
+            return release.certificate.only(self.analyst)
+        forecast = self._forecast(staged)
+        return certify(forecast.asked, _cache()).only(self.analyst)
+
+    def pending(self, what: str) -> NotReleasedError:
+        """Return the error that says why there are no rows, and what happens next."""
+        return NotReleasedError(
+            f"the release of plan {str(self.path)!r} is pending, so there are no rows yet; {what}. "
+            "When everyone has handed in, the curator runs "
+            f"'sqlmadp release {self.path}', or Plan.open(...).release() in Python"
+        )
+
+    def _me(self) -> Analyst:
+        for analyst in self._plan.analysts:
+            if analyst.name == self.analyst:
+                return analyst
+        names = ", ".join(analyst.name for analyst in self._plan.analysts)
+        raise ProgrammingError(f"no analyst {self.analyst!r} in this plan; there are {names}")
+
+    def _own(self) -> list[Statement]:
+        own, problems = own_statements(self._plan, self._me())
+        if problems:
+            raise SqlError(problems)
+        return own
+
+    def _released(self) -> Release:
+        release = self.look()
+        if release is None:
+            raise self.pending("what was handed in is not measured")
+        return release
+
+    def _forecast(self, staged: Sequence[Statement]) -> _Forecast:
+        self.look()
+        own = self._own()
+        added = new_statements(staged, own)
+        key = tuple(statement.text for statement in added)
+        if key not in self._forecasts:
+            asked, problems = Asked.bind_each(self._plan, {self.analyst: added})
+            if self.analyst in problems:  # Only these; the others' are for the curator to see.
+                raise SqlError(problems[self.analyst])
+            self._forecasts = {key: _forecast(asked, self.analyst)}
+        return self._forecasts[key]
+
+
+def _forecast(asked: Asked, analyst: str) -> _Forecast:
+    number = [each.name for each in asked.plan.analysts].index(analyst)
+    strategy = select(asked, _cache())
+    variance = noise_variance(
+        strategy.sensitivity * asked.domain.records_per_unit, asked.plan.epsilon
+    )
+    return _Forecast(asked, number, Estimate(asked.domain, strategy.read_by(number), (), variance))
+
+
+def _find(plan: Plan) -> Release | None:
+    if not plan.ledger_path.exists() and plan.head is None:
+        return None  # Without the work of binding everything.
+    asked, problems = Asked.bind_each(plan)
+    return None if problems else find(asked)
+
+
+def _cache() -> StrategyCache:
+    return StrategyCache(default_directory())
+
+
+def _states(plan: Plan) -> tuple[tuple[int, int, int] | None, ...]:
+    """Return what tells a changed file from an unchanged one, for all that the plan reads."""
+    files = [
+        plan.schema_path,
+        plan.ledger_path,
+        plan.ledger_path.with_name(plan.ledger_path.name + "-wal"),
+    ]
+    for analyst in plan.analysts:
+        files += [*analyst.files, plan.staged_path(analyst.name)]
+    return tuple(_state(file) for file in files)
+
+
+def _state(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,48 @@
+"""EXPLAIN for a plan: what a statement would cost and how exact it would be; reads no data.
+
+The strategy is the one that the plan's own queries select, so this is what the release answers
+the statement from, or did.
+"""
+
+from __future__ import annotations
+
+from sqlmadp.answer.explain import explain
+from sqlmadp.answer.reconstruct import Estimate, recut
+from sqlmadp.answer.result import Result
+from sqlmadp.asked import Asked
+from sqlmadp.errors import ProgrammingError
+from sqlmadp.mechanism.fairness import noise_variance
+from sqlmadp.plan import Plan
+from sqlmadp.release import select
+from sqlmadp.sql.bind import bind, cuts
+from sqlmadp.sql.evaluate import Evaluator
+from sqlmadp.sql.statements import Statement, explained, split
+from sqlmadp.strategy.cache import StrategyCache, default_directory
+
+
+def explain_text(plan: Plan, sql: str, analyst: str | None = None) -> Result | None:
+    """Return the rows of ``EXPLAIN SELECT ...``; None if this is no EXPLAIN."""
+    asked = [explained(statement) for statement in split(sql, file="query", limits=plan.limits)]
+    if len(asked) != 1 or asked[0] is None:
+        return None
+    return explain_statement(plan, asked[0], analyst)
+
+
+def explain_statement(plan: Plan, statement: Statement, analyst: str | None = None) -> Result:
+    """Return scope, cells, groups and expected error of a statement, from what a reader reads."""
+    asked = Asked.bind(plan)
+    number = None if analyst is None else asked.analyst(analyst)
+    if analyst is not None and number is None:
+        raise ProgrammingError(f"no analyst {analyst!r} in this plan")
+    strategy = select(asked, StrategyCache(default_directory()))
+    everything = tuple(range(len(strategy.blocks)))
+    reads = everything if number is None else strategy.reads[number]
+    domain = asked.domain.with_cuts(cuts([statement], asked.domain, plan.limits))
+    query = bind(statement, Evaluator(domain, plan.limits))
+    estimate = Estimate(
+        domain,
+        tuple(recut(strategy.blocks[place], asked.cuts, domain) for place in reads),
+        (),
+        noise_variance(strategy.sensitivity, asked.plan.epsilon),
+    )
+    return explain(query, estimate)

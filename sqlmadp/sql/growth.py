@@ -1,0 +1,113 @@
+"""Growth: how long text an expression can make, bounded before DuckDB makes it.
+
+DuckDB cannot be interrupted inside a single call, so a call that would take very long or fill
+the memory must never begin: repeat('x', 1000000000), nested REPLACE, a LIKE pattern with many
+wildcards over long text.  The bound is worked out from the statement's own constants.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from sqlmadp.sql.syntax import Node, children, span, walk
+
+if TYPE_CHECKING:
+    from sqlmadp.sql.expressions import ExpressionChecker
+
+LONGEST = 20_000
+"""Characters that an expression may make of one record or one row of answers."""
+MOST_STEPS = 10**7
+"""Steps that matching one pattern or comparing two texts may take."""
+
+_COLUMN = 200
+"""Characters that a value of a column is taken to have."""
+_REPEATED = frozenset({"repeat", "lpad", "rpad", "to_base", "left", "right"})
+_REPLACED = frozenset({"replace", "regexp_replace", "translate"})
+_LIKE = frozenset(
+    {"~~", "!~~", "~~*", "!~~*", "~~~", "like_escape", "not_like_escape"}
+    | {"ilike_escape", "not_ilike_escape"}
+)
+_DISTANCE = frozenset(
+    {"levenshtein", "editdist3", "damerau_levenshtein", "jaccard", "hamming"}
+    | {"jaro_similarity", "jaro_winkler_similarity"}
+)
+_WIDTH = re.compile(r"\d{3,}|\*|\{[^}]*\{")
+
+
+def check_growth(node: Node, checker: ExpressionChecker) -> None:
+    """Refuse an expression that could make very long text or take very many steps."""
+    calls = [part for part in walk(node) if part["class"] == "FUNCTION"]
+    names = {part["function_name"].lower() for part in calls}
+    if not names & (_REPEATED | _REPLACED | _LIKE | _DISTANCE | {"format", "printf"}):
+        return
+    for part in calls:
+        name = part["function_name"].lower()
+        operands = [argument["expression"] for argument in part["arguments"]]
+        if name in _REPEATED | _REPLACED | {"format", "printf"} and length(part) > LONGEST:
+            checker.refuse(
+                "too-long-text",
+                f"{name} could make text of more than {LONGEST:,} characters",
+                "Use smaller constants.",
+                span(part),
+            )
+            return
+        if name in _LIKE | _DISTANCE and _steps(name, operands) > MOST_STEPS:
+            checker.refuse(
+                "slow-pattern",
+                f"{name} could take more than {MOST_STEPS:,} steps on one value",
+                "Use fewer wildcards, or contains(), starts_with() and ends_with().",
+                span(part),
+            )
+            return
+
+
+def length(node: Node) -> float:
+    """Return how many characters the value of an expression can have at most."""
+    kind = node["class"]
+    if kind == "CONSTANT":
+        return len(str(node["literal"].get("text", "")))
+    if kind == "COLUMN_REF":
+        return _COLUMN
+    parts = [length(child) for child in children(node)]
+    if kind != "FUNCTION":
+        return max([*parts, 40.0])
+    name = node["function_name"].lower()
+    operands = [argument["expression"] for argument in node["arguments"]]
+    if name == "repeat" and len(parts) > 1:
+        return parts[0] * _number(operands[1])
+    if name in _REPEATED:
+        return max([parts[0] if parts else 0.0, *map(_number, operands[1:2]), *parts[2:3], 40.0])
+    if name in _REPLACED and len(parts) > 2:
+        return max(parts[0], 1) * max(parts[2], 1)
+    if name in ("format", "printf") and parts:
+        first = operands[0]
+        wide = first["class"] != "CONSTANT" or _WIDTH.search(str(first["literal"].get("text", "")))
+        return math.inf if wide else 100 * parts[0] + sum(parts)
+    return 8 * sum(parts) + 40 if name in ("hex", "to_hex", "bin", "to_binary") else sum(parts) + 40
+
+
+def _number(node: Node) -> float:
+    """Return a constant count; anything else has no bound."""
+    if node["class"] == "CONSTANT":
+        try:
+            return abs(float(node["literal"].get("text", "nan")))
+        except ValueError:
+            return math.inf
+    return math.inf
+
+
+def _steps(name: str, operands: list[Node]) -> float:
+    if len(operands) < 2:
+        return 0
+    first, second = length(operands[0]), length(operands[1])
+    if name in _DISTANCE:
+        return first * second
+    pattern = operands[1]
+    if pattern["class"] != "CONSTANT":
+        return first**4
+    wildcards = len(re.findall(r"[%*]+", str(pattern["literal"].get("text", ""))))
+    backtracks = "_" in str(pattern["literal"].get("text", "")) or "?" in str(pattern["literal"])
+    # Without single-character wildcards DuckDB matches the pieces one after the other.
+    return math.comb(int(min(first, 10**6)) + wildcards, wildcards) if backtracks else first

@@ -1,0 +1,44 @@
+"""Limits: how large statements and their cells may be, checked before the expensive step.
+
+A plan raises or lowers them in its ``[limits]`` table, by the names of these fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The bounds of one plan."""
+
+    statements: int = 10_000
+    """Statements that one file may hold."""
+    characters: int = 100_000
+    """Characters that one statement may have."""
+    nesting: int = 100
+    """Expressions and subqueries that may stand inside each other."""
+    parts: int = 100_000
+    """Parts that a statement may have once aliases are replaced by what they stand for."""
+    in_list: int = 10_000
+    """Values that one IN list, and terms that one AND or OR, may have."""
+    predicate_cells: int = 2**22
+    """Cells of the columns that one expression must look at together."""
+    block_cells: int = 2**24
+    """Cells that one aggregate may tell apart."""
+    groups: int = 1_000_000
+    """Groups that one SELECT may return."""
+    plan_cells: int = 2**26
+    """Entries of all queries of a plan together."""
+    cuts: int = 10_000
+    """Places at which all statements together may cut one real column."""
+    seconds: int = 20
+    """CPU time that evaluating one expression or running one outer SELECT may take."""
+
+
+DEFAULT = Limits()
+
+
+def advice(name: str) -> str:
+    """Return how to raise a limit."""
+    return f"The curator can raise it in the plan: [limits] {name} = ..."

@@ -1,0 +1,185 @@
+"""Staging: statements that analysts hand in from a connection, as plain SQL beside the plan.
+
+    census.toml                   the plan
+    census.staged/health.sql      what health has handed in, every statement under its name
+
+The curator may read these files like any other; a release binds them along with the files
+that the plan names.  A commit adds all of its statements or none: the longer file is written
+aside, synced and moved into place, so a reader sees it as it was or as it will be.  One lock
+orders commits and releases: nothing is handed in while a release is being made, and no two
+commits write over each other, whichever threads or processes they come from.  The lock is on
+the plan's folder, ends with its process, and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from sqlmadp.errors import InternalError, OperationalError, ProgrammingError
+from sqlmadp.sql.limits import DEFAULT, Limits
+from sqlmadp.sql.statements import Statement, split
+
+UNNAMED = "q1"
+"""What a single statement without a name is called by ``split``."""
+
+_WAIT_SECONDS = 60.0
+_PAUSE_SECONDS = 0.01
+_HEADER = "-- Statements that were handed in from a connection. A release answers them.\n"
+
+
+@contextmanager
+def held(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock of the plans in ``folder``: alone for a commit, shared by releases."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise _unusable(folder, error) from None
+    try:
+        _lock(descriptor, folder, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # Which ends the lock.
+
+
+def _lock(descriptor: int, folder: Path, kind: int) -> None:
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < deadline:
+                time.sleep(_PAUSE_SECONDS)
+                continue
+        except OSError as error:
+            raise _unusable(folder, error) from None
+        else:
+            return
+        raise OperationalError(
+            f"a release or another commit in {str(folder)!r} has been under way for "
+            f"{_WAIT_SECONDS:.0f} seconds; nothing was done. Try again when it has ended"
+        )
+
+
+def _unusable(folder: Path, error: OSError) -> OperationalError:
+    return OperationalError(
+        f"the plan's folder {str(folder)!r} cannot be locked ({error.strerror}); nothing was done. "
+        "Keep plans on a local file system that the analysts may read"
+    )
+
+
+def staged_statements(path: Path, limits: Limits = DEFAULT) -> list[Statement]:
+    """Return what was handed in at ``path``, a file that need not exist."""
+    text = _text(path)
+    return [] if text is None else split(text, file=str(path), limits=limits)
+
+
+def _text(path: Path) -> str | None:
+    """Return the file as it is, without a look at line ends, which may be part of a string."""
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8 text"
+    except OSError as error:
+        reason = str(error.strerror)
+    raise OperationalError(
+        f"what was handed in cannot be read from {str(path)!r} ({reason}); "
+        "ask the curator to mend it"
+    )
+
+
+def new_statements(statements: Sequence[Statement], known: Sequence[Statement]) -> list[Statement]:
+    """Return those statements that an analyst who has handed in ``known`` would add to them.
+
+    What is there already, in the same words, is not added again; a statement without a name
+    gets one.
+    """
+    taken = {statement.name.casefold() for statement in known}
+    added: list[Statement] = []
+    for statement in statements:
+        if any(_same(statement, other) for other in (*known, *added)):
+            continue
+        name = _free_name(taken) if statement.name == UNNAMED else statement.name
+        if name.casefold() in taken:
+            raise ProgrammingError(
+                f"you have another statement with the name {name!r}; "
+                "give this one a '-- name: ...' of its own"
+            )
+        taken.add(name.casefold())
+        added.append(replace(statement, name=name))
+    return added
+
+
+def _same(one: Statement, other: Statement) -> bool:
+    return one.text == other.text and one.name in {UNNAMED, other.name}
+
+
+def hand_in(
+    path: Path,
+    statements: Sequence[Statement],
+    known: Sequence[Statement],
+    limits: Limits = DEFAULT,
+) -> None:
+    """Add statements to the file at ``path``, all or none; the caller holds the lock.
+
+    ``known`` is all that the analyst has handed in, at ``path`` and in files of their own.
+    """
+    if added := new_statements(statements, known):
+        _append(path, added, limits)
+
+
+def _free_name(taken: set[str]) -> str:
+    number = 1
+    while f"staged_{number}" in taken:
+        number += 1
+    return f"staged_{number}"
+
+
+def _append(path: Path, added: Sequence[Statement], limits: Limits) -> None:
+    try:
+        before = _text(path) or _HEADER
+        # The semicolon stands on a line of its own, since a statement may end in a comment.
+        after = before + "".join(
+            f"\n-- name: {each.name}\n-- weight: {each.weight}\n{each.text}\n;\n"
+            if each.weight != 1
+            else f"\n-- name: {each.name}\n{each.text}\n;\n"
+            for each in added
+        )
+        _check_reads_back(after, path, added, limits)
+        path.parent.mkdir(exist_ok=True)
+        _replace(path, after)
+    except OSError as error:
+        raise OperationalError(
+            f"what was staged cannot be written to {str(path)!r} ({error.strerror}); "
+            "nothing was handed in. Ask the curator for access to that folder"
+        ) from None
+
+
+def _check_reads_back(text: str, path: Path, added: Sequence[Statement], limits: Limits) -> None:
+    """Refuse to write a file that would be read as other statements than were staged."""
+    last = split(text, file=str(path), limits=limits)[-len(added) :]
+    if [(s.name, s.text, s.weight) for s in last] != [(s.name, s.text, s.weight) for s in added]:
+        raise InternalError("the staged statements would not read back; nothing was handed in")
+
+
+def _replace(path: Path, text: str) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".commit-") as aside:
+        new = Path(aside) / path.name
+        with open(new, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

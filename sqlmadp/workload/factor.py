@@ -1,0 +1,114 @@
+"""A triangular factor of ``A^T A``, for strategies of any rank and any range of weights.
+
+Scale the coordinates so that every column of A has length 1, and order them so that a
+maximal independent set comes first:
+
+    A diag(scale) = Q [R T],    Q orthonormal, R triangular and regular
+
+A query w, scaled and split into (w_i, w_d) in the same way, is a combination of the rows of A
+just when ``w_d = z^T T`` for ``z = R^-T w_i``, and then ``w (A^T A)^- w^T = |z|^2``.
+
+The Cholesky factor of ``A^T A`` is R, but forming that product squares the condition number: a
+row of weight 1 beside one of weight 10^8 leaves nothing of itself.  So Cholesky serves while its
+pivots are large.  Otherwise R comes from A itself by Householder reflections with pivoting,
+heavy rows first, which is accurate row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, qr, solve_triangular
+
+from sqlmadp.schema.marginal import Labels
+
+Matrix = NDArray[np.float64]
+
+LARGE_PIVOT = 1e-5
+"""Squared pivot, after scaling, down to which the Cholesky factor is good enough."""
+
+DEPENDENT = 1e-11
+"""Pivot, after scaling, below which a coordinate depends on those before it."""
+
+COVERED = 1e-6
+"""Distance from the row space, relative to its largest coefficient, at which a query is inside."""
+
+UNUSED = 1e-12
+"""Relative length below which a column of A is what rounding left of zero."""
+
+
+class Factor:
+    """Solves with ``A^T A``, given the rows of A in parts."""
+
+    def __init__(self, parts: Sequence[tuple[Matrix, Labels]], size: int) -> None:
+        """Factor the stacked rows; a part holds rows over some of the ``size`` coordinates."""
+        gram = np.zeros((size, size))
+        for rows, places in parts:
+            gram[np.ix_(places, places)] += rows.T @ rows
+        lengths = np.sqrt(np.diag(gram))
+        unused = lengths <= UNUSED * lengths.max(initial=0.0)
+        self._scale = 1 / np.where(unused, 1.0, lengths)
+        order = np.argsort(unused, kind="stable")
+        used = order[: size - int(unused.sum())]
+        factor = _cholesky(gram[np.ix_(used, used)] * np.outer(*[self._scale[used]] * 2))
+        if factor is None:
+            factor, order = _pivoted_qr(_stacked(parts, size) * np.where(unused, 0, self._scale))
+        rank = len(factor)
+        self._independent, self._dependent = order[:rank], order[rank:]
+        self._triangle = factor[:, :rank]
+        self._rest = np.zeros((rank, size - rank))
+        self._rest[:, : factor.shape[1] - rank] = factor[:, rank:]
+
+    def half(self, rows: Matrix) -> Matrix:
+        """Return z of every row, one column a row; its squared length is the row's variance."""
+        scaled = (rows * self._scale)[:, self._independent]
+        return self._solved(scaled.T, transposed=True)
+
+    def outside(self, rows: Matrix, half: Matrix) -> Matrix:
+        """Return, row by row, the largest coefficient that no combination of A's rows gives."""
+        rebuilt = (half.T @ self._rest) / self._scale[self._dependent]
+        return np.asarray(np.abs(rows[:, self._dependent] - rebuilt).max(axis=1, initial=0.0))
+
+    def solve(self, moments: Matrix) -> Matrix:
+        """Return a solution x of ``A^T A x = moments``, zero in dependent coordinates.
+
+        ``moments`` may have columns, each of which is solved for.
+        """
+        solution = np.zeros_like(moments)
+        scale = self._scale[self._independent].reshape(-1, *(1,) * (moments.ndim - 1))
+        scaled = moments[self._independent] * scale
+        inner = self._solved(self._solved(scaled, transposed=True), transposed=False)
+        solution[self._independent] = inner * scale
+        return solution
+
+    def _solved(self, right: Matrix, *, transposed: bool) -> Matrix:
+        trans = "T" if transposed else "N"
+        return np.asarray(solve_triangular(self._triangle, right, trans=trans, check_finite=False))
+
+
+def _cholesky(gram: Matrix) -> Matrix | None:
+    """Return the upper factor of a matrix with unit diagonal; None if a pivot is small."""
+    try:
+        factor = cholesky(gram, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    return None if np.diag(factor).min(initial=1.0) ** 2 < LARGE_PIVOT else np.asarray(factor)
+
+
+def _pivoted_qr(rows: Matrix) -> tuple[Matrix, Labels]:
+    """Return the rows of ``[R T]`` and the order of the columns in it."""
+    heavy_first = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
+    factor, order = qr(rows[heavy_first], mode="r", pivoting=True, check_finite=False)
+    rank = int((np.abs(np.diag(factor)) > DEPENDENT).sum())
+    return np.asarray(factor[:rank]), np.asarray(order, dtype=np.int64)
+
+
+def _stacked(parts: Sequence[tuple[Matrix, Labels]], size: int) -> Matrix:
+    stack = np.zeros((sum(len(rows) for rows, _ in parts), size))
+    start = 0
+    for rows, places in parts:
+        stack[start : start + len(rows), places] = rows
+        start += len(rows)
+    return stack

@@ -1,0 +1,75 @@
+"""Derived aggregates with noise: they stay within what the domain allows."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from sqlmadp.answer.derived import derive, running_counts
+from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.sql.bind import bind
+from sqlmadp.sql.evaluate import Evaluator
+from sqlmadp.sql.statements import split
+
+DOMAIN = Domain(
+    table="people",
+    columns=(
+        Column(name="age", type="integer", minimum=0, maximum=9),
+        Column(name="sex", type="category", values=("m", "f")),
+    ),
+)
+EVALUATOR = Evaluator(DOMAIN)
+
+
+def derived(sql: str, *answers: list[float]) -> list:
+    """Return the columns of the first block's aggregates, given the answers to its pieces."""
+    (statement,) = split(sql, file="a.sql")
+    block = bind(statement, EVALUATOR).blocks[0]
+    return derive(block, [np.array(values, dtype=float) for values in answers])
+
+
+def test_a_mean_lies_within_the_declared_bounds():
+    sql = "SELECT sex, AVG(age) FROM people GROUP BY sex"
+    assert derived(sql, [500, -3], [10, 10]) == [[9.0, 0.0]]
+    assert derived(sql, [45, 45], [10, 9.4]) == [[4.5, 45 / 9.4]]
+
+
+@pytest.mark.parametrize("name", ["AVG", "STDDEV_POP", "VAR_POP", "MEDIAN", "MODE"])
+def test_an_estimated_count_of_nothing_has_no_value(name):
+    histogram = name in ("MEDIAN", "MODE")
+    pieces = 1 if histogram else 2 if name == "AVG" else 3
+    answers = [[0.2] + [0.0] * 9] if histogram else [[0.4]] * pieces
+    assert derived(f"SELECT {name}(age) FROM people", *answers) == [[None]]
+
+
+def test_a_variance_is_neither_negative_nor_larger_than_the_bounds_allow():
+    sql = "SELECT sex, VAR_POP(age) FROM people GROUP BY sex"
+    assert derived(sql, [50, 50], [10, 10], [100, 9000]) == [[0.0, 9**2 / 4]]
+
+
+def test_a_correlation_lies_between_minus_one_and_one():
+    sql = "SELECT CORR(age, length(sex) + age) FROM people"
+    ((value,),) = derived(sql, [10], [50], [50], [300], [300], [400])
+    assert value == 1.0
+
+
+@given(arrays(np.float64, (3, 8), elements=st.floats(-20, 20)))
+def test_running_counts_are_monotone_whole_and_not_negative(histogram):
+    running = running_counts(histogram)
+    assert (np.diff(running, axis=1) >= 0).all()
+    assert (running >= 0).all()
+
+
+@given(arrays(np.float64, (2, 6), elements=st.integers(0, 50).map(float)))
+def test_running_counts_without_noise_are_the_counts_themselves(histogram):
+    np.testing.assert_array_equal(running_counts(histogram), histogram.cumsum(axis=1))
+
+
+@given(arrays(np.float64, 10, elements=st.floats(-50, 50)))
+def test_quantiles_ascend_with_their_fraction(histogram):
+    sql = "SELECT QUANTILE_CONT(age, [0.1, 0.5, 0.9]) FROM people"
+    ((value,),) = derived(sql, list(histogram))
+    if value is not None:
+        low, middle, high = (float(part) for part in value.strip("[]").split(", "))
+        assert 0 <= low <= middle <= high <= 9

@@ -1,0 +1,195 @@
+"""The audit passes what is sound, and catches every planted bug."""
+
+import math
+import sys
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from sqlmadp.audit import report
+from sqlmadp.audit.cases import (
+    cases,
+    effects,
+    empty_cell,
+    lattice,
+    plain_count,
+    uneven_blocks,
+)
+from sqlmadp.audit.freshness import repeated_noise
+from sqlmadp.audit.messages import CANARY, telling_messages
+from sqlmadp.audit.report import Audited, Report, audit_case
+from sqlmadp.cli import main
+from sqlmadp.private import data_vector, measure, noise, sensitivity
+from sqlmadp.private.sensitivity import l1_sensitivity
+
+SURE = 1 - 1e-9
+"""So sure that no run of these tests will ever see a bound fail by chance."""
+
+CASES = {case.name: case for case in cases()}
+boundary = sys.modules[measure.__module__]
+
+
+def case_of(mechanism):
+    return CASES[f"{mechanism}: the most sensitive cell"]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_is_sound_passes(case):
+    audited = audit_case(case, 2_000, confidence=SURE)
+    assert audited.holds
+    assert audited.measurements == 2_000
+
+
+@pytest.mark.statistical
+def test_nearly_all_of_epsilon_is_seen_on_a_plain_count():
+    audited = audit_case(plain_count(), 20_000, confidence=0.999)
+    assert 0.8 < audited.bound.epsilon <= 1
+
+
+def test_the_cases_have_neighbours_and_the_most_sensitive_cell_among_them():
+    for case in CASES.values():
+        assert abs(case.tables[0] - case.tables[1]).sum() == case.domain.records_per_unit
+        if "most sensitive" in case.name:
+            cell = int(np.flatnonzero(case.tables[0] - case.tables[1])[0])
+            moves = effects(case.domain, case.blocks)
+            assert moves[cell] == moves.max() == l1_sensitivity(case.blocks, case.domain)
+
+
+@pytest.mark.statistical
+def test_noise_of_eight_tenths_of_its_scale_is_caught(monkeypatch):
+    right = noise.noise_scale
+    monkeypatch.setattr(noise, "noise_scale", lambda *a: 0.8 * right(*a))
+    assert not audit_case(plain_count(), 20_000, confidence=SURE).holds
+    assert not audit_case(case_of("identity"), 10_000, confidence=SURE).holds
+
+
+@pytest.mark.statistical
+def test_sensitivity_in_the_wrong_norm_is_caught(monkeypatch):
+    def euclidean(blocks, domain):
+        squares = [replace(block, matrix=block.matrix * block.matrix) for block in blocks]
+        return math.isqrt(l1_sensitivity(squares, domain))
+
+    monkeypatch.setattr(sensitivity, "l1_sensitivity", euclidean)
+    assert not audit_case(case_of("waterfilling"), 12_000, confidence=SURE).holds
+
+
+@pytest.mark.statistical
+def test_sensitivity_of_one_block_only_is_caught(monkeypatch):
+    monkeypatch.setattr(
+        sensitivity, "l1_sensitivity", lambda blocks, domain: l1_sensitivity(blocks[:1], domain)
+    )
+    assert not audit_case(case_of("independent"), 6_000, confidence=SURE).holds
+    assert not audit_case(uneven_blocks(), 12_000, confidence=SURE).holds
+
+
+@pytest.mark.statistical
+def test_a_record_replaced_under_noise_for_one_added_is_caught():
+    before = np.array([5, 1, 3, 2, 7, 1])
+    replaced = replace(empty_cell(), tables=(before, before + np.array([1, 0, 0, -1, 0, 0])))
+    assert not audit_case(replaced, 20_000, confidence=SURE).holds
+
+
+@pytest.mark.statistical
+def test_a_group_that_is_dropped_when_empty_is_caught(monkeypatch):
+    right = boundary.exact_answers
+
+    def dropping(block, counts):
+        answers = right(block, counts)
+        return answers[answers != 0]
+
+    monkeypatch.setattr(boundary, "exact_answers", dropping)
+    audited = audit_case(empty_cell(), 4_000, confidence=SURE)
+    assert not audited.holds
+    assert audited.bound.event.startswith("width")
+
+
+def test_a_seed_reused_in_every_measurement_is_caught(monkeypatch):
+    def reused(values, scale):
+        draws = np.random.default_rng(7).laplace(scale=scale, size=len(values))
+        return values + np.rint(draws).astype(np.int64)
+
+    assert repeated_noise() == ""
+    monkeypatch.setattr(noise, "add_discrete_laplace", reused)
+    assert "the noise of another" in repeated_noise()
+
+
+def test_a_random_state_that_processes_inherit_is_caught(monkeypatch):
+    state = np.random.default_rng(7)
+
+    def inherited(values, scale):
+        return values + np.rint(state.laplace(scale=scale, size=len(values))).astype(np.int64)
+
+    monkeypatch.setattr(noise, "add_discrete_laplace", inherited)
+    assert "the noise of another" in repeated_noise()
+
+
+def test_an_exception_that_names_a_value_is_caught(monkeypatch):
+    def casting(raw, column, *_):
+        return data_vector.exp.cast(raw.copy(), column.sql_type)
+
+    def uncaught(engine, domain, strategy):
+        marginals = [block.marginal for block in strategy.blocks]
+        counts = data_vector.read_counts(engine, domain, marginals)
+        return boundary.noisy_answers(strategy, counts)
+
+    assert telling_messages() == []
+    monkeypatch.setattr(data_vector, "_typed", casting)
+    failing = telling_messages()
+    assert any("changes what is said" in each for each in failing)
+    assert not any(CANARY in each for each in failing)  # The fixed message still held.
+    monkeypatch.setattr(boundary, "_noisy_answers_or_none", uncaught)
+    assert any("names a value" in each for each in telling_messages())
+
+
+@pytest.mark.statistical
+def test_floating_point_noise_is_caught_by_its_lattice(monkeypatch):
+    state = np.random.default_rng(7)
+
+    def naive(values, scale):
+        return values + state.laplace(scale=scale, size=len(values))
+
+    assert audit_case(lattice(), 4_000, confidence=SURE).holds
+    monkeypatch.setattr(noise, "add_discrete_laplace", naive)
+    audited = audit_case(lattice(), 100_000, confidence=0.999)
+    assert audited.bound.event.startswith("lattice")
+    assert audited.bound.epsilon > 5
+
+
+def report_of(bound, **changes):
+    plain = Audited("a plain count", Fraction(1), replace(BOUND, epsilon=bound), 10)
+    return replace(Report((plain,), 0.999, "", ()), **changes)
+
+
+BOUND = audit_case(plain_count(), 2_000, confidence=SURE).bound
+
+
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        (report_of(0.79), "make more measurements"),
+        (report_of(1.01), "at least 1.010, but 1 is claimed"),
+        (report_of(0.9, repeated="same noise"), "same noise"),
+        (report_of(0.9, messages=("a value",)), "a value"),
+    ],
+)
+def test_a_report_says_what_is_wrong(made, problem):
+    assert len(made.problems) == 1
+    assert problem in made.problems[0]
+    assert report_of(0.9).problems == []
+
+
+@pytest.mark.statistical
+def test_the_command_fails_when_it_is_too_weak_to_see_anything(monkeypatch):
+    monkeypatch.setattr(report, "cases", lambda: [plain_count(), lattice()])
+    result = CliRunner().invoke(main, ["audit", "--measurements", "2000"])
+    assert result.exit_code == 1
+    assert "less than 0.8" in result.stderr
+    assert "2 cases, 2,000 measurements of either table in each" in result.stdout
+    assert "power: 0." in result.stdout
+    assert "noise: never the same twice" in result.stdout
+    assert "messages: none depends on a record" in result.stdout
+    assert report.MEASUREMENTS == 200_000

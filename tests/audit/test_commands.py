@@ -1,0 +1,167 @@
+"""Nothing but the noise differs: every command, on neighbouring tables, says the same.
+
+The noise source is swapped as a whole: on the first table it records the noisy answers that
+it hands out, on the neighbour it hands out the same ones.  If all that depends on the table
+goes through the noise, then everything that can be seen is the same, byte for byte.
+"""
+
+import re
+import sqlite3
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from sqlmadp.cli import main
+from sqlmadp.private import noise
+
+SCHEMA = """\
+table = "people"
+[columns.age]
+type = "integer"
+min = 0
+max = 9
+outside = "clamp"
+[columns.word]
+type = "category"
+values = ["a", "b"]
+nullable = true
+[columns.size]
+type = "real"
+min = 0
+max = 1
+"""
+
+PLAN = """\
+schema = "people.toml"
+source = "{source}"
+epsilon = "1/2"
+mechanism = "identity"
+[ledger]
+path = "people.ledger"
+budget = "1"
+[analysts.alice]
+queries = "alice.sql"
+[analysts.bob]
+queries = "bob.sql"
+"""
+
+ALICE = "SELECT age, COUNT(*) AS n FROM people GROUP BY age HAVING n > 0 ORDER BY n;"
+BOB = """\
+SELECT COUNT(*) FROM people WHERE word = 'a';
+SELECT COUNT(size) FROM people WHERE size > 0.5;
+"""
+
+COMMANDS = (
+    ["check", "plan.toml"],
+    ["plan", "--mechanism", "identity", "plan.toml"],
+    ["query", "plan.toml", "SELECT COUNT(*) FROM people"],
+    ["ledger", "plan.toml"],
+    ["release", "plan.toml"],
+    ["release", "plan.toml", "--json"],
+    ["release", "plan.toml", "--out", "out", "--format", "json"],
+    ["query", "plan.toml", "SELECT COUNT(*) FROM people WHERE age < 3"],
+    ["query", "plan.toml", "SELECT COUNT(*) FROM people WHERE size > 0.3"],
+    ["query", "plan.toml", "SELECT * FROM people"],
+    ["ledger", "plan.toml"],
+    ["ledger", "--json", "people.ledger"],
+    ["ledger", "verify", "plan.toml"],
+    ["release", "greedy.toml"],
+    ["release", "wrong.toml"],
+)
+
+TABLE = [(1, "'a'", "0.5"), (3, "'b'", "0.25"), (3, "NULL", "1")]
+NEIGHBOURS = {
+    "the first record of its group": ((7, "'b'", "0.75"), "parquet"),
+    "a record outside the domain": (("9223372036854775807", "'zebra'", "'nan'"), "csv"),
+}
+
+
+@pytest.fixture
+def recorded_noise(monkeypatch):
+    """Record the noisy answers of the first table, and hand them out for its neighbour."""
+    answers, right = [], noise.add_discrete_laplace
+
+    def record(values, scale):
+        answers.append(right(values, scale))
+        return answers[-1]
+
+    def replay(values, scale):
+        assert len(values) == len(answers[0])
+        return answers.pop(0)
+
+    def swap(replaying):
+        monkeypatch.setattr(noise, "add_discrete_laplace", replay if replaying else record)
+
+    return swap
+
+
+def make_folder(folder, records, kind):
+    folder.mkdir()
+    source = f"people.{kind}"
+    (folder / "people.toml").write_text(SCHEMA)
+    (folder / "plan.toml").write_text(PLAN.format(source=source))
+    (folder / "alice.sql").write_text(ALICE)
+    (folder / "bob.sql").write_text(BOB)
+    greedy = PLAN.format(source=source).replace('"1/2"', '"3/4"')
+    (folder / "greedy.toml").write_text(greedy)
+    (folder / "wrong.toml").write_text(greedy.replace("identity", "Identity"))
+    with duckdb.connect(str(folder / source) if kind == "duckdb" else ":memory:") as connection:
+        connection.execute("CREATE TABLE people (age BIGINT, word VARCHAR, size DOUBLE)")
+        for record in records:
+            connection.execute(f"INSERT INTO people VALUES ({', '.join(map(str, record))})")
+        if kind != "duckdb":
+            connection.execute(f"COPY people TO '{folder / source}'")
+
+
+def masked(text):
+    """Return a text without times and without the hashes that are made of them."""
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "<time>", text)
+    return re.sub(r"\b[0-9a-f]{64}\b", "<hash>", text)
+
+
+def everything_seen(folder, monkeypatch, commands=COMMANDS):
+    """Run every command, and return all that it left for anyone to see."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "cache"))
+    seen = []
+    for arguments in commands:
+        result = CliRunner().invoke(main, arguments)
+        seen.append((arguments, result.exit_code, masked(result.stdout), masked(result.stderr)))
+        seen.append(repr(result.exception))
+    with sqlite3.connect("people.ledger") as connection:
+        seen += [masked(line) for line in connection.iterdump()]
+    connection.close()
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and not name.startswith("people."):
+            seen.append((name, path.read_bytes()))
+        else:
+            seen.append(name)
+    return seen
+
+
+@pytest.mark.parametrize(("record", "kind"), NEIGHBOURS.values(), ids=NEIGHBOURS)
+def test_every_command_says_the_same_on_neighbouring_tables(
+    tmp_path, monkeypatch, recorded_noise, record, kind
+):
+    make_folder(tmp_path / "one", TABLE, kind)
+    make_folder(tmp_path / "two", [*TABLE, record], kind)
+    recorded_noise(replaying=False)
+    one = everything_seen(tmp_path / "one", monkeypatch)
+    recorded_noise(replaying=True)
+    two = everything_seen(tmp_path / "two", monkeypatch)
+    assert two == one
+    codes = [step[1] for step in one if isinstance(step, tuple) and isinstance(step[0], list)]
+    assert codes == [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1]
+
+
+def test_the_comparison_sees_a_difference_where_the_noise_is_not_swapped(
+    tmp_path, monkeypatch, recorded_noise
+):
+    make_folder(tmp_path / "one", TABLE, "parquet")
+    make_folder(tmp_path / "two", TABLE, "parquet")
+    recorded_noise(replaying=False)
+    release = [["release", "plan.toml"]]
+    one = everything_seen(tmp_path / "one", monkeypatch, release)
+    assert everything_seen(tmp_path / "two", monkeypatch, release) != one

@@ -1,0 +1,137 @@
+"""Pareto: nobody worse off than under Waterfilling, at less error in all."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from sqlmadp.mechanism.fairness import expected_errors, outcome
+from sqlmadp.mechanism.pareto import FINE, Pareto
+from sqlmadp.mechanism.waterfilling import Waterfilling
+from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.strategy.capped import Caps, _Capped, draft_of
+from sqlmadp.strategy.layout import covering
+from sqlmadp.strategy.select import select
+from sqlmadp.workload.workload import Workload, stacked
+
+CELLS = 6
+
+
+def workload(matrix):
+    cells = Marginal(("cell",), (Partition.finest(len(matrix[0])),))
+    return Workload.of([Block(cells, sparse.csr_array(np.array(matrix, dtype=np.float64)))])
+
+
+def marginal(name, size=2):
+    column = Marginal((name,), (Partition.finest(size),))
+    return Workload.of([Block(column, sparse.eye_array(size, format="csr"))])
+
+
+PREFIX = workload(np.tril(np.ones((CELLS, CELLS))))
+IDENTITY = workload(np.eye(CELLS))
+TOTAL = workload(np.ones((1, CELLS)))
+COLUMNS = [marginal(name) for name in "abcdef"]
+
+rows = st.lists(st.integers(0, 1), min_size=CELLS, max_size=CELLS).filter(any)
+workloads = st.lists(rows, min_size=1, max_size=4).map(workload) | st.sampled_from(
+    [PREFIX, IDENTITY, TOTAL]
+)
+collectives = st.lists(st.tuples(workloads, st.integers(1, 3)), min_size=1, max_size=4)
+several_scopes = st.lists(
+    st.tuples(st.sampled_from(COLUMNS), st.integers(1, 3)), min_size=1, max_size=4
+)
+few = settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+
+def errors_of(mechanism, asked, shares):
+    return np.array(expected_errors(mechanism.select(asked, shares), asked, Fraction(1)))
+
+
+@few
+@given(collectives | several_scopes)
+def test_nobody_is_worse_off_than_under_waterfilling(collective):
+    asked, shares = [w for w, _ in collective], [Fraction(s) for _, s in collective]
+    ours = errors_of(Pareto(), asked, shares)
+    poured = errors_of(Waterfilling(), asked, shares)
+    assert (ours <= poured * (1 + 1e-9)).all()
+
+
+@few
+@given(collectives | several_scopes)
+def test_the_sharing_incentive_holds(collective):
+    asked, shares = [w for w, _ in collective], [Fraction(s) for _, s in collective]
+    assert outcome(Pareto(), asked, shares, Fraction(1)).sharing_ratio <= 1 + 1e-9
+
+
+@few
+@given(collectives)
+def test_nobody_is_worse_off_than_under_waterfilling_without_the_newcomer(collective):
+    asked, shares = [w for w, _ in collective], [Fraction(s) for _, s in collective]
+    epsilon = sum(shares)
+    ours = expected_errors(Pareto().select(asked, shares), asked, epsilon)
+    for i in range(len(asked) if len(asked) > 1 else 0):
+        rest = [j for j in range(len(asked)) if j != i]
+        others, budget = [asked[j] for j in rest], [shares[j] for j in rest]
+        before = expected_errors(Waterfilling().select(others, budget), others, sum(budget))
+        assert all(ours[j] <= b * (1 + 1e-9) for j, b in zip(rest, before, strict=True))
+
+
+@few
+@given(collectives | several_scopes)
+def test_every_cell_sums_to_exactly_the_sensitivity(collective):
+    asked, shares = [w for w, _ in collective], [Fraction(s) for _, s in collective]
+    strategy = Pareto().select(asked, shares)
+    lowest = highest = 0
+    for block in strategy.blocks:
+        sums = abs(block.matrix).sum(axis=0)
+        lowest, highest = lowest + sums.min(), highest + sums.max()
+        assert block.matrix.dtype == np.int64
+    assert lowest <= strategy.sensitivity <= highest
+    assert strategy.sensitivity <= FINE * sum(s for _, s in collective)
+
+
+def test_a_single_analyst_gets_their_own_selection():
+    alone = errors_of(Pareto(), [PREFIX], [Fraction(1)])
+    assert alone == pytest.approx(2 * select(PREFIX).error)
+
+
+def test_the_total_error_falls_well_below_waterfillings():
+    asked = [workload(np.tril(np.ones((24, 24)))), workload(np.eye(24)), workload([[1] * 24])]
+    shares = [Fraction(1, 3)] * 3
+    ours = errors_of(Pareto(), asked, shares).sum()
+    assert ours < 0.9 * errors_of(Waterfilling(), asked, shares).sum()
+
+
+def test_over_several_small_columns_the_error_nearly_halves():
+    shares = [Fraction(1, 6)] * 6
+    ours = errors_of(Pareto(), COLUMNS, shares).sum()
+    assert ours < 0.65 * errors_of(Waterfilling(), COLUMNS, shares).sum()
+
+
+def test_the_order_of_analysts_does_not_matter():
+    asked, shares = [PREFIX, TOTAL, IDENTITY], [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)]
+    there = errors_of(Pareto(), asked, shares)
+    back = errors_of(Pareto(), asked[::-1], shares[::-1])
+    np.testing.assert_array_equal(there, back[::-1])
+
+
+@pytest.mark.parametrize("asked", [[PREFIX, TOTAL], COLUMNS[:3]])
+def test_the_gradient_of_the_capped_search_is_that_of_its_loss(asked):
+    together = stacked(asked)
+    layout = covering(together, [b for w in (*asked, together) for b in select(w).blocks])
+    start = draft_of(select(together).blocks, layout)
+    grams = np.array([layout.gram_of(w) for w in asked])
+    problem = _Capped(start, Caps(grams, np.ones(len(asked)), np.full(len(asked), 0.5)))
+    random = np.random.default_rng(1)
+    flat = problem.start + 0.1 * random.random(len(problem.start))
+    _, gradient = problem.loss_and_gradient(flat, 10.0)
+    for place in range(len(flat)):
+        step = np.zeros_like(flat)
+        step[place] = 1e-6
+        above, below = (problem.loss_and_gradient(flat + sign * step, 10.0)[0] for sign in (1, -1))
+        assert (above - below) / 2e-6 == pytest.approx(gradient[place], rel=1e-4, abs=1e-5)

@@ -1,0 +1,510 @@
+"""Statements made at random, with what they must return, and tables to run them on.
+
+Every statement is made twice: as an analyst writes it, and as the reference that DuckDB runs on the
+raw table.  The two differ only where sqlmadp's meaning is declared to differ:
+
+    SUM and COUNT_IF of no record     0 here, NULL in DuckDB
+    APPROX_QUANTILE                   the interpolated quantile, rounded; DuckDB's is a sketch
+    MODE among equally frequent       the smallest value; in DuckDB the one that came first
+"""
+
+# ruff: noqa: RUF005 -- SQL reads better in one line.
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+import duckdb
+
+from sqlmadp.schema.domain import Column, Domain, PublicTable
+
+FIRST_DAY = date(2020, 1, 29)
+
+DOMAIN = Domain(
+    table="people",
+    columns=(
+        Column(name="age", type="integer", minimum=-1, maximum=4, outside="clamp"),
+        Column(name="level", type="category", values=(5, 1, 2), nullable=True),
+        Column(name="sex", type="category", values=("m", "f", "Other"), nullable=True),
+        Column(name="day", type="date", minimum=FIRST_DAY, maximum=date(2020, 2, 4)),
+        Column(name="income", type="real", minimum=0.0, maximum=100.0, nullable=True),
+        Column(name="member", type="boolean", nullable=True),
+    ),
+    public=(
+        PublicTable(
+            name="levels",
+            columns=(("level", "BIGINT"), ("title", "VARCHAR"), ("pay", "DOUBLE")),
+            rows=((1, "low", 1.5), (5, "high", 20.0), (7, "none", None)),
+        ),
+        PublicTable(
+            name="sexes",
+            columns=(("code", "VARCHAR"), ("label", "VARCHAR")),
+            rows=(("m", "male"), ("f", "female")),
+        ),
+    ),
+)
+
+PREDICATES = [
+    "age < 3",
+    "age <> 2",
+    "age BETWEEN 0 AND 2",
+    "age IN (1, 3)",
+    "age NOT IN (1, NULL)",
+    "age % 2 = 1",
+    "age / 2 > 0.6",
+    "10 / age > 3",
+    "nullif(age, 2) IS NULL",
+    "level = 5",
+    "level IS NULL",
+    "level IS DISTINCT FROM 2",
+    "CASE level WHEN 1 THEN TRUE WHEN 2 THEN FALSE END",
+    "greatest(level, 2) = 2",
+    "sex = 'm'",
+    "sex LIKE '_'",
+    "sex ILIKE 'OT%'",
+    "upper(sex) IN ('M', 'OTHER')",
+    "regexp_matches(sex, '^[a-z]$')",
+    "coalesce(sex, 'f') = 'f'",
+    "day >= DATE '2020-02-01'",
+    "day BETWEEN '2020-01-30' AND '2020-02-02'",
+    "extract(month FROM day) = 2",
+    "date_trunc('month', day) = DATE '2020-02-01'",
+    "day + INTERVAL 3 DAY > TIMESTAMP '2020-02-05 00:00:00'",
+    "dayofweek(day) IN (0, 6)",
+    "income < 10",
+    "income >= 10.5",
+    "income = 10",
+    "income BETWEEN 5 AND 10 * 2",
+    "income IS NULL",
+    "50 > income",
+    "floor(income / 25) = 1",
+    "income * 2 + 1 <= 41",
+    "CASE WHEN income < 10 THEN 'low' WHEN income < 50 THEN 'mid' END <> 'low'",
+    "member",
+    "member IS NOT TRUE",
+    "age > level",
+    "length(sex) <= age",
+    "CASE WHEN member THEN age ELSE level END > 1",
+    "concat(sex, age) LIKE '%1'",
+    "(income < 10) = member",
+    "TRUE",
+    "1 = 2",
+]
+KEYS = [
+    "age",
+    "sex",
+    "level",
+    "member",
+    "age // 2",
+    "upper(sex)",
+    "month(day)",
+    "date_trunc('month', day)",
+    "age + level",
+    "sex = 'm'",
+    "CASE WHEN income < 10 THEN 'low' WHEN income >= 50.5 THEN 'high' END",
+    "floor(income / 25)",
+    "member AND age > 1",
+    "coalesce(level, age)",
+]
+NUMBERS = ["age", "level", "age * 2 - 1", "level + age", "length(sex)", "age / 2", "age * 1.5"]
+NUMBERS += ["CASE WHEN income > 10 THEN 1 ELSE 0 END", "dayofmonth(day)", "abs(age)"]
+ORDERED = ["age", "level", "sex", "day", "age * 2", "level + age", "age / 2"]
+FRACTIONS = ["0.5", "0.25", "0.9", "0", "1", "0.1", "0.333"]
+
+
+@dataclass
+class Made:
+    """One statement, its reference, and the constructs that it is made of."""
+
+    sql: str
+    reference: str
+    constructs: set[str] = field(default_factory=set)
+    ordered: bool = False
+
+
+class Generator:
+    """Makes statements from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.constructs: set[str] = set()
+
+    def used(self, construct: str) -> None:
+        self.constructs.add(construct)
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def predicate(self, depth: int = 2) -> str:
+        if depth == 0 or self.chance(0.45):
+            return self.random.choice(PREDICATES)
+        kind = self.random.choice(["NOT", "AND", "OR"])
+        if kind == "NOT":
+            return f"NOT ({self.predicate(depth - 1)})"
+        parts = [self.predicate(depth - 1) for _ in range(self.random.randint(2, 3))]
+        return f" {kind} ".join(f"({part})" for part in parts)
+
+    # Aggregates: a pair of texts, ours and the reference's.
+
+    def aggregate(self) -> tuple[str, str]:
+        kind = self.random.choice(
+            ["COUNT(*)", "COUNT(*)", "COUNT", "COUNT_IF", "SUM", "SUM", "AVG", "VAR", "STDDEV"]
+            + ["QUANTILE_CONT", "QUANTILE_DISC", "PERCENTILE", "MEDIAN", "MODE", "PAIR"]
+            + ["APPROX_QUANTILE", "QUANTILE list"]
+        )
+        self.used(kind)
+        condition = ""
+        if self.chance(0.3):
+            self.used("FILTER")
+            condition = f" FILTER (WHERE {self.predicate(1)})"
+        ours, reference = self.call(kind)
+        both = f"{ours}{condition}", f"{reference}{condition}"
+        if kind in ("SUM", "COUNT_IF"):
+            return both[0], f"COALESCE({both[1]}, 0)"
+        if kind == "APPROX_QUANTILE":
+            return both[0], f"CAST({both[1]} AS BIGINT)"
+        return both
+
+    def call(self, kind: str) -> tuple[str, str]:
+        choose = self.random.choice
+        fraction = choose(FRACTIONS)
+        match kind:
+            case "COUNT(*)":
+                text = "COUNT(*)"
+            case "COUNT":
+                text = f"COUNT({choose([*NUMBERS, 'sex', 'income'])})"
+            case "COUNT_IF":
+                text = f"COUNT_IF({self.predicate(1)})"
+            case "SUM" | "AVG":
+                text = f"{kind}({choose(NUMBERS)})"
+            case "VAR":
+                text = f"{choose(['VAR_POP', 'VAR_SAMP', 'VARIANCE'])}({choose(NUMBERS)})"
+            case "STDDEV":
+                text = f"{choose(['STDDEV', 'STDDEV_POP', 'STDDEV_SAMP'])}({choose(NUMBERS)})"
+            case "QUANTILE_CONT":
+                text = f"QUANTILE_CONT({choose(['age', 'level', 'day', 'age / 2'])}, {fraction})"
+            case "QUANTILE_DISC":
+                text = f"QUANTILE_DISC({choose(ORDERED)}, {fraction})"
+            case "PERCENTILE":
+                name = choose(["PERCENTILE_CONT", "PERCENTILE_DISC"])
+                order = choose(["age", "level DESC", "age / 2", "age DESC"])
+                text = f"{name}({fraction}) WITHIN GROUP (ORDER BY {order})"
+            case "MEDIAN":
+                text = f"MEDIAN({choose(ORDERED)})"
+            case "QUANTILE list":
+                name = choose(["QUANTILE_CONT", "QUANTILE_DISC"])
+                text = f"{name}(age, [{fraction}, {choose(FRACTIONS)}])"
+            case "MODE":
+                value = choose(ORDERED)
+                return f"MODE({value})", f"MODE({value} ORDER BY {value})"
+            case "APPROX_QUANTILE":
+                return f"APPROX_QUANTILE(age, {fraction})", f"QUANTILE_CONT(age, {fraction})"
+            case _:
+                name = choose(
+                    ["COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE", "REGR_COUNT"]
+                    + ["REGR_INTERCEPT", "REGR_R2", "REGR_AVGX", "REGR_AVGY"]
+                )
+                text = f"{name}({choose(NUMBERS)}, {choose(NUMBERS)})"
+        return text, text
+
+    # FROM.
+
+    def source(self) -> tuple[str, list[str]]:
+        """Return a FROM clause over records, and further keys that it offers."""
+        kind = self.random.choice(
+            ["table"] * 4 + ["alias", "sub-select", "CTE", "join", "left join"]
+        )
+        if kind != "table":
+            self.used(f"FROM {kind}")
+        match kind:
+            case "alias":
+                return "people AS p", ["p.age", "p.sex"]
+            case "sub-select":
+                inner = f"SELECT *, age + 1 AS older FROM people WHERE {self.predicate(1)}"
+                return f"({inner}) AS t", ["older", "t.sex", "older % 2"]
+            case "CTE":
+                return "chosen", ["twice"]
+            case "join":
+                if self.chance(0.5):
+                    return "people JOIN levels USING (level)", ["title", "pay"]
+                return "people JOIN sexes AS s ON people.sex = s.code", ["label", "s.label"]
+            case "left join":
+                join = "people p LEFT JOIN levels l ON p.level = l.level AND l.pay > 2"
+                return join, ["title", "l.pay > 3"]
+            case _:
+                return "people", []
+
+    # Private blocks.
+
+    def block(self, *, items: int = 3, aliased: bool = True) -> tuple[str, str, int, int]:
+        """Return a SELECT and its reference, with the number of keys and aggregates."""
+        source, further = self.source()
+        count = self.random.choice([0, 1, 1, 1, 2, 2])
+        # In a join, a name may belong to both tables: those keys are left to their own source.
+        own = KEYS if "JOIN" not in source else [k for k in KEYS if "level" not in k]
+        keys = self.random.sample([*own, *further, *further], count)
+        keys = list(dict.fromkeys(keys))
+        aggregates = [self.aggregate() for _ in range(self.random.randint(1, items))]
+        if "JOIN" in source:
+            aggregates = [a for a in aggregates if "level" not in a[0]] or [("COUNT(*)",) * 2]
+        names = [f" AS k{n}" for n in range(len(keys))]
+        ours = [f"{key}{name}" for key, name in zip(keys, names, strict=True)]
+        reference = list(ours)
+        for number, (mine, theirs) in enumerate(aggregates):
+            ours.append(f"{mine} AS a{number}")
+            reference.append(f"{theirs} AS a{number}")
+        tail = f" FROM {source}"
+        if self.chance(0.5):
+            where = self.predicate()
+            if "JOIN" not in source or "level" not in where:
+                tail += f" WHERE {where}"
+        tail += self.group_by(keys)
+        if keys:
+            tail += " HAVING COUNT(*) > 0"
+        prefix = "SELECT "
+        if "chosen" in source:
+            prefix = "WITH chosen AS (SELECT *, age * 2 AS twice FROM people WHERE age > 0) SELECT "
+        return (
+            f"{prefix}{', '.join(ours)}{tail}",
+            f"{prefix}{', '.join(reference)}{tail}",
+            len(keys),
+            len(aggregates),
+        )
+
+    def group_by(self, keys: list[str]) -> str:
+        if not keys:
+            return ""
+        listed = ", ".join(keys)
+        form = self.random.choice(["plain"] * 5 + ["ordinal", "ALL", "ROLLUP", "CUBE", "SETS"])
+        if form != "plain":
+            self.used(f"GROUP BY {form}")
+        match form:
+            case "ordinal":
+                return " GROUP BY " + ", ".join(str(n + 1) for n in range(len(keys)))
+            case "ALL":
+                return " GROUP BY ALL"
+            case "ROLLUP" | "CUBE":
+                return f" GROUP BY {form} ({listed})"
+            case "SETS":
+                sets = ", ".join(f"({key})" for key in keys)
+                return f" GROUP BY GROUPING SETS (({listed}), {sets}, ())"
+            case _:
+                return f" GROUP BY {listed}"
+
+    # Whole statements.
+
+    def make(self) -> Made:
+        """Return one statement."""
+        self.constructs = set()
+        form = self.random.choice(
+            ["block"] * 6
+            + ["order", "order", "having", "arithmetic", "window", "union"]
+            + ["outer", "cte", "join blocks", "scalar subquery", "distinct", "qualify"]
+        )
+        if form != "block":
+            self.used(form)
+        sql, reference, ordered = getattr(self, "_" + form.replace(" ", "_"))()
+        return Made(sql, reference, set(self.constructs), ordered)
+
+    def _block(self) -> tuple[str, str, bool]:
+        ours, reference, _, _ = self.block()
+        return ours, reference, False
+
+    def _order(self) -> tuple[str, str, bool]:
+        ours, reference, keys, _ = self.block()
+        order = ", ".join(f"{n + 1} {self.random.choice(['', 'DESC'])}" for n in range(keys))
+        tail = (f" ORDER BY {order}" if keys else "") + self.random.choice(
+            [" LIMIT 5", "", " LIMIT 3 OFFSET 1"]
+        )
+        if "ROLLUP" in ours or "CUBE" in ours or "SETS" in ours:
+            tail = ""  # Rows of two grouping sets may tie.
+        return ours + tail, reference + tail, False
+
+    def _having(self) -> tuple[str, str, bool]:
+        ours, reference, keys, _ = self.block(items=2)
+        tail = f" AND COUNT(*) > {self.random.randint(1, 4)}" if keys else ""
+        return ours + tail, reference + tail, False
+
+    def _arithmetic(self) -> tuple[str, str, bool]:
+        key = self.random.choice(KEYS)
+        (a, ra), (b, rb) = self.number(), self.number()
+        shape = self.random.choice(
+            ["{a} + {b}", "{a} - 2 * {b}", "round(100.0 * {a} / nullif({b}, 0), 1)"]
+            + ["CASE WHEN {a} > {b} THEN 'more' ELSE 'less' END", "coalesce({a}, {b}) * 2"]
+        )
+        tail = f" FROM people GROUP BY {key} HAVING COUNT(*) > 0"
+        return (
+            f"SELECT {key} AS k, {shape.format(a=a, b=b)} AS v{tail}",
+            f"SELECT {key} AS k, {shape.format(a=ra, b=rb)} AS v{tail}",
+            False,
+        )
+
+    def number(self) -> tuple[str, str]:
+        kind = self.random.choice(["COUNT(*)", "COUNT", "SUM", "COUNT_IF"])
+        self.used(kind)
+        ours, reference = self.call(kind)
+        return (ours, f"COALESCE({reference}, 0)") if kind in ("SUM", "COUNT_IF") else (ours, ours)
+
+    def _window(self) -> tuple[str, str, bool]:
+        key = self.random.choice([k for k in KEYS if "member" not in k])
+        (a, ra) = self.number()
+        over = self.random.choice(
+            ["SUM({a}) OVER (ORDER BY {k})", "{a} - LAG({a}) OVER (ORDER BY {k})"]
+            + ["RANK() OVER (ORDER BY {a})", "SUM({a}) OVER ()"]
+            + ["ROW_NUMBER() OVER (ORDER BY {a} DESC, {k})", "MAX({a}) OVER (PARTITION BY {k})"]
+        )
+        tail = f" FROM people WHERE {self.predicate(1)} GROUP BY {key} HAVING COUNT(*) > 0"
+        return (
+            f"SELECT {key} AS k, {over.format(a=a, k=key)} AS w{tail}",
+            f"SELECT {key} AS k, {over.format(a=ra, k=key)} AS w{tail}",
+            False,
+        )
+
+    def _union(self) -> tuple[str, str, bool]:
+        ours, reference = [], []
+        operator = self.random.choice(["UNION ALL", "UNION", "EXCEPT", "INTERSECT"])
+        self.used(operator)
+        for _ in range(2):
+            (a, ra), where = self.number(), self.predicate(1)
+            ours.append(f"SELECT CAST({a} AS BIGINT) AS n FROM people WHERE {where}")
+            reference.append(f"SELECT CAST({ra} AS BIGINT) AS n FROM people WHERE {where}")
+        return f" {operator} ".join(ours), f" {operator} ".join(reference), False
+
+    def _outer(self) -> tuple[str, str, bool]:
+        ours, reference, _, _ = self.block(items=2)
+        if "WITH" in ours:
+            return ours, reference, False
+        shape = self.random.choice(
+            ["SELECT COUNT(*), COUNT(a0) FROM ({b}) AS t", "SELECT * FROM ({b})"]
+            + ["SELECT t.a0, COUNT(*) AS c FROM ({b}) t GROUP BY t.a0"]
+            + ["SELECT * FROM ({b}) WHERE a0 IS NOT NULL"]
+        )
+        return shape.format(b=ours), shape.format(b=reference), False
+
+    def _cte(self) -> tuple[str, str, bool]:
+        key = self.random.choice(["age", "sex", "level"])
+        (a, ra), (b, rb) = self.number(), self.number()
+        shape = (
+            "WITH one AS (SELECT {k} AS k, {a} AS x FROM people GROUP BY {k} HAVING COUNT(*) > 0), "
+            "two AS (SELECT {k} AS k, {b} AS y FROM people WHERE {w} GROUP BY {k} "
+            "HAVING COUNT(*) > 0) SELECT one.k, x, y, x + y FROM one LEFT JOIN two USING (k)"
+        )
+        where = self.predicate(1)
+        return (
+            shape.format(k=key, a=a, b=b, w=where),
+            shape.format(k=key, a=ra, b=rb, w=where),
+            False,
+        )
+
+    def _join_blocks(self) -> tuple[str, str, bool]:
+        (a, ra), (b, rb) = self.number(), self.number()
+        shape = (
+            "SELECT l.age, x, y FROM (SELECT age, {a} AS x FROM people GROUP BY age "
+            "HAVING COUNT(*) > 0) l JOIN (SELECT age, {b} AS y FROM people GROUP BY age "
+            "HAVING COUNT(*) > 0) r ON l.age = r.age AND x <= y"
+        )
+        return shape.format(a=a, b=b), shape.format(a=ra, b=rb), False
+
+    def _scalar_subquery(self) -> tuple[str, str, bool]:
+        key = self.random.choice(KEYS)
+        (a, ra), (b, rb) = self.number(), self.number()
+        shape = (
+            "SELECT {k} AS k, {a} * 1.0 / nullif((SELECT {b} FROM people), 0) AS share FROM people "
+            "GROUP BY {k} HAVING COUNT(*) > 0 AND COUNT(*) >= (SELECT COUNT(*) FROM people) / 20"
+        )
+        return shape.format(k=key, a=a, b=b), shape.format(k=key, a=ra, b=rb), False
+
+    def _distinct(self) -> tuple[str, str, bool]:
+        keys = self.random.sample(KEYS, 2)
+        (a, ra) = self.number()
+        shape = (
+            "SELECT DISTINCT {k} AS k, {a} AS n FROM people GROUP BY {k}, {o} HAVING COUNT(*) > 0"
+        )
+        return (
+            shape.format(k=keys[0], o=keys[1], a=a),
+            shape.format(k=keys[0], o=keys[1], a=ra),
+            False,
+        )
+
+    def _qualify(self) -> tuple[str, str, bool]:
+        key = self.random.choice(KEYS)
+        (a, ra) = self.number()
+        shape = (
+            "SELECT {k} AS k, {a} AS n FROM people GROUP BY {k} HAVING COUNT(*) > 0 "
+            "QUALIFY RANK() OVER (ORDER BY {a} DESC) <= 2"
+        )
+        return shape.format(k=key, a=a), shape.format(k=key, a=ra), False
+
+
+Record = tuple[object, ...]
+
+
+def table(seed: int, size: int | None = None) -> list[Record]:
+    """Return records with NULLs and with values that the domain does not declare."""
+    rng = random.Random(seed)
+    return [
+        (
+            rng.choice([-1, 0, 1, 2, 3, 4, 4, 2, 9, -7]),
+            rng.choice([5, 1, 2, None, 1, 2, 3]),
+            rng.choice(["m", "f", "Other", None, "f", "m", "x", "M"]),
+            FIRST_DAY + timedelta(rng.choice([0, 1, 2, 3, 4, 5, 6, 2, 3, 40])),
+            rng.choice(
+                [None, 0.0, 10.0, 10.5, 99.5, 100.0, 25.0, 50.0, rng.uniform(0, 100), 101.0]
+            ),
+            rng.choice([True, False, None]),
+        )
+        for _ in range(rng.randint(0, 60) if size is None else size)
+    ]
+
+
+def inside(records: list[Record]) -> list[Record]:
+    """Return the records as the declaration counts them: dropped or clamped where outside."""
+    kept = []
+    for age, level, sex, day, income, member in records:
+        declared = level in (5, 1, 2, None) and sex in ("m", "f", "Other", None)
+        if declared and day <= date(2020, 2, 4) and (income is None or income <= 100):
+            kept.append((max(-1, min(4, age)), level, sex, day, income, member))
+    return kept
+
+
+def reference_connection(records: list[Record]) -> duckdb.DuckDBPyConnection:
+    """Return DuckDB with the records and the public tables."""
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    columns = ", ".join(f"{c.name} {c.sql_type}" for c in DOMAIN.columns)
+    connection.execute(f"CREATE TABLE people ({columns})")
+    if records:
+        connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?)", records)
+    for public in DOMAIN.public:
+        listed = ", ".join(f"{name} {kind}" for name, kind in public.columns)
+        connection.execute(f"CREATE TABLE {public.name} ({listed})")
+        marks = ", ".join("?" for _ in public.columns)
+        connection.executemany(f"INSERT INTO {public.name} VALUES ({marks})", list(public.rows))
+    return connection
+
+
+def same(ours: object, theirs: object) -> bool:
+    """Return whether two values are equal, numbers with a fraction to nine digits."""
+    if isinstance(ours, float) and isinstance(theirs, float):
+        if math.isnan(ours) or math.isnan(theirs):
+            return math.isnan(ours) and math.isnan(theirs)
+        return math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-9)
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    return ours == theirs
+
+
+def same_rows(ours: list[tuple], theirs: list[tuple]) -> bool:
+    """Return whether two results hold the same rows, in any order."""
+    if len(ours) != len(theirs):
+        return False
+    rest = list(theirs)
+    for row in ours:
+        match = next((o for o in rest if all(map(same, row, o))), None)
+        if match is None:
+            return False
+        rest.remove(match)
+    return True

@@ -1,0 +1,93 @@
+"""The curator in Python: open a plan, preview it, release it, read rows and certificate."""
+
+from fractions import Fraction
+
+import pytest
+
+import sqlmadp
+from sqlmadp.errors import NotReleasedError
+from sqlmadp.mechanism.waterfilling import Waterfilling
+
+BY_SEX = "-- name: by_sex\nSELECT sex, COUNT(*) AS n FROM visits GROUP BY sex;"
+TOTAL = "-- name: total\nSELECT COUNT(*) AS n FROM visits;"
+
+
+@pytest.fixture
+def plan(plans):
+    return sqlmadp.Plan.open(
+        plans.write({"alice": BY_SEX, "bob": TOTAL}, shares={"alice": "2/3", "bob": "1/3"})
+    )
+
+
+def test_a_plan_is_previewed_released_and_read(plan):
+    previews = plan.preview()
+    assert "waterfilling" in previews
+    assert [a.name for a in previews.asked.plan.analysts] == ["alice", "bob"]
+    release = plan.release()
+    assert len(release.rows("alice", "by_sex")) == 3
+    assert release.rows("bob", "total").columns == (("n", "BIGINT"),)
+    assert (
+        release.query("SELECT COUNT(*) FROM visits", "bob").rows
+        == release.rows("bob", "total").rows
+    )
+
+
+def test_a_completed_release_is_returned_again_free(plan):
+    rows = plan.release().rows("alice", "by_sex")
+    again = plan.release()
+    assert again.rows("alice", "by_sex") == rows
+    assert again.spent == Fraction(1)
+    assert plan.released().rows("alice", "by_sex") == rows
+
+
+def test_a_plan_that_was_not_released_says_so(plan):
+    with pytest.raises(NotReleasedError, match="has not been released"):
+        plan.released()
+
+
+def test_previews_name_the_mechanisms_that_were_asked_for(plan):
+    heard = []
+    assert list(plan.preview("identity", progress=heard.append)) == ["identity"]
+    assert heard == ["binding statements", "mechanism identity"]
+    with pytest.raises(sqlmadp.ProgrammingError, match="no mechanism 'magic'; there are"):
+        plan.preview("magic")
+
+
+def test_unknown_analysts_and_queries_are_refused(plan):
+    release = plan.release()
+    with pytest.raises(sqlmadp.ProgrammingError, match="no analyst 'eve'"):
+        release.rows("eve", "by_sex")
+    with pytest.raises(sqlmadp.ProgrammingError, match="'bob' has no query 'by_sex'"):
+        release.rows("bob", "by_sex")
+
+
+@pytest.mark.parametrize("mechanism", ["waterfilling", "independent", "identity"])
+def test_the_certificate_says_what_the_preview_said(plans, mechanism):
+    path = plans.write({"alice": BY_SEX, "bob": TOTAL}, mechanism=mechanism)
+    plan = sqlmadp.Plan.open(path)
+    expected = plan.preview(mechanism)[mechanism].outcome
+    certificate = plan.release().certificate
+    assert certificate.mechanism == mechanism
+    assert list(certificate.analysts) == ["alice", "bob"]
+    for number, standing in enumerate(certificate.analysts.values()):
+        assert standing.share == Fraction(1, 2)
+        assert standing.now == pytest.approx(expected.errors[number])
+        assert standing.alone == pytest.approx(expected.alone[number])
+        assert standing.ratio == pytest.approx(expected.ratios[number])
+        (from_other,) = standing.interference.values()
+        assert from_other == pytest.approx(expected.interference[1 - number, number])
+
+
+def test_the_certificate_is_of_what_was_measured(plan, monkeypatch):
+    release = plan.release()
+    sizes = []
+    select = Waterfilling.select
+
+    def noted(self, workloads, shares):
+        sizes.append(len(workloads))
+        return select(self, workloads, shares)
+
+    monkeypatch.setattr(Waterfilling, "select", noted)
+    _ = release.certificate
+    # Selected anew is only what was not measured: each analyst alone, and without the other.
+    assert set(sizes) == {1}
