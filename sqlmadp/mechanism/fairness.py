@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,21 +70,27 @@ def outcome(
 ) -> Outcome:
     """Return the expected errors and fairness measures of a mechanism."""
     everyone = range(len(workloads))
+    # Analysts who ask the same with the same share are alike to every mechanism, so each kind
+    # of analyst is left out once.
+    kinds = [(w.fingerprint, share) for w, share in zip(workloads, shares, strict=True)]
 
-    def errors(members: Sequence[int]) -> dict[int, float]:
+    @cache
+    def errors(members: tuple[int, ...]) -> dict[tuple[str, Fraction], float]:
         chosen = [workloads[m] for m in members]
         budget = [shares[m] for m in members]
         spent = epsilon * sum(budget) / sum(shares)
-        strategy = mechanism.select(chosen, budget)
-        return dict(zip(members, expected_errors(strategy, chosen, spent), strict=True))
+        found = expected_errors(mechanism.select(chosen, budget), chosen, spent)
+        return {kinds[m]: error for m, error in zip(members, found, strict=True)}
 
     strategy = mechanism.select(workloads, shares)
     together = expected_errors(strategy, workloads, epsilon)
     interference = np.ones((len(workloads), len(workloads)))
-    for i in everyone if len(workloads) > 1 else ():
-        for j, error in errors([m for m in everyone if m != i]).items():
-            interference[i, j] = _ratio(together[j], error)
-    alone = tuple(errors([m])[m] for m in everyone)
+    for i in everyone:
+        first = kinds.index(kinds[i])
+        for j in (j for j in everyone if j != i):
+            without = errors(tuple(m for m in everyone if m != first))
+            interference[i, j] = _ratio(together[j], without[kinds[j]])
+    alone = tuple(errors((kinds.index(kinds[m]),))[kinds[m]] for m in everyone)
     return Outcome(strategy, together, alone, interference)
 
 
