@@ -78,35 +78,37 @@ def preview_plan(
     progress("binding statements")
     previews = Previews(Asked.bind(plan))
     cache = StrategyCache(default_directory())
-    for name in mechanisms:
-        progress(f"mechanism {name}")
-        previews |= preview(previews.asked, [name], cache)
+    previews |= preview(previews.asked, mechanisms, cache, progress)
     return previews
 
 
 def preview(
-    asked: Asked, mechanisms: Iterable[str], cache: StrategyCache | None
+    asked: Asked,
+    mechanisms: Iterable[str],
+    cache: StrategyCache | None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Preview | NotSupportedError]:
     """Return each mechanism's preview; a mechanism that cannot serve this domain says why."""
     previews: dict[str, Preview | NotSupportedError] = {}
     with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
+        compared = bounds(asked.workloads, asked.plan.epsilon, cache)
         for name in mechanisms:
+            progress(f"mechanism {name}")
             try:
-                previews[name] = _preview(asked, name, cache)
+                previews[name] = _preview(asked, name, cache, compared)
             except NotSupportedError as error:
                 previews[name] = error
     return previews
 
 
-def _preview(asked: Asked, name: str, cache: StrategyCache | None) -> Preview:
+def _preview(asked: Asked, name: str, cache: StrategyCache | None, compared: Bounds) -> Preview:
     shares = [analyst.share for analyst in asked.plan.analysts]
     mechanism = MECHANISMS[name](asked.columns, cache)
     expected = outcome(mechanism, asked.workloads, shares, asked.plan.epsilon)
     variance = noise_variance(expected.strategy.sensitivity, asked.plan.epsilon)
-    solvers = dict.fromkeys(expected.strategy.reads)
     known = {
         reads: solver_for([expected.strategy.blocks[number] for number in reads])
-        for reads in solvers
+        for reads in set(expected.strategy.reads)
     }
     queries = []
     for own, reads in zip(asked.queries, expected.strategy.reads, strict=True):
@@ -116,4 +118,4 @@ def _preview(asked: Asked, name: str, cache: StrategyCache | None) -> Preview:
             mean = float(np.concatenate(spread).mean()) if spread else 0.0
             errors.append(QueryError(query.name, query.rows, float(np.sqrt(variance * mean))))
         queries.append(tuple(errors))
-    return Preview(expected, bounds(asked.workloads, asked.plan.epsilon, cache), tuple(queries))
+    return Preview(expected, compared, tuple(queries))

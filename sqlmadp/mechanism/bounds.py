@@ -68,11 +68,11 @@ def bounds(
 
 def singular_values(workload: Workload) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
     """Return the singular values of W in coordinates; None if there are too many."""
-    coordinates = Coordinates(block.marginal for block in workload.blocks)
+    coordinates = Coordinates(block.marginal for block in workload.by_scope)
     if coordinates.size > MOST_COORDINATES:
         return None
     gram = np.zeros((coordinates.size, coordinates.size))
-    for block in workload.blocks:
+    for block in workload.by_scope:
         rows, _ = coordinates.rows(block)
         gram += rows.T @ rows
     return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram), 0)))

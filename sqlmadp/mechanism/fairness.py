@@ -107,7 +107,7 @@ def expected_errors(
             solvers[reads] = solver_for(strategy.read_by(analyst))
         key = (reads, workload.fingerprint)
         if key not in known:
-            variances = (solvers[reads].variances(block).sum() for block in workload.blocks)
+            variances = (solvers[reads].variances(block).sum() for block in workload.by_scope)
             known[key] = float(sum(variances))
         errors.append(noise_variance(strategy.sensitivity, epsilon) * known[key])
     return tuple(errors)

@@ -50,6 +50,11 @@ class Workload:
         return tuple(ScopeWorkload.of(by_scope[scope]) for scope in sorted(by_scope))
 
     @cached_property
+    def by_scope(self) -> tuple[Block, ...]:
+        """Return the same queries as one block a scope."""
+        return tuple(Block(scope.marginal, scope.queries[:, scope.labels]) for scope in self.scopes)
+
+    @cached_property
     def fingerprint(self) -> str:
         """Return a hash that equal questions share, in whatever order they are asked."""
         digest = hashlib.sha256()
@@ -65,12 +70,12 @@ class Workload:
 
     def scaled(self, factor: float) -> Workload:
         """Return the same queries with every row multiplied by ``factor``."""
-        return Workload(tuple(Block(b.marginal, b.matrix * factor) for b in self.blocks))
+        return Workload(tuple(Block(b.marginal, b.matrix * factor) for b in self.by_scope))
 
 
 def stacked(workloads: Iterable[Workload]) -> Workload:
     """Return all queries of all ``workloads`` as one workload."""
-    return Workload(tuple(block for workload in workloads for block in workload.blocks))
+    return Workload(tuple(block for workload in workloads for block in workload.by_scope))
 
 
 def common(marginals: Sequence[Marginal]) -> Marginal:
