@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from sqlmadp.schema.marginal import Block
 from sqlmadp.strategy.cache import StrategyCache
@@ -67,7 +68,7 @@ def select(workload: Workload, *, cache: StrategyCache | None = None) -> Strateg
 
 def _search(workload: Workload) -> Strategy:
     # One thread: several contend for small matrices, and add up in an order of their own.
-    with threadpool_limits(limits=1):
+    with _libraries().limit(limits=1):
         candidates = [
             (_certified(layout, blocks), blocks)
             for layout in layouts(workload)
@@ -76,6 +77,12 @@ def _search(workload: Workload) -> Strategy:
     error, blocks = min(candidates, key=lambda pair: pair[0])
     over_cells = [block.expanded(alone=len(blocks) == 1) for block in blocks]
     return Strategy(tuple(part for b in over_cells for part in split_by_scope(b)), error)
+
+
+@lru_cache
+def _libraries() -> ThreadpoolController:
+    """Return what limits threads; looking for the libraries takes longer than a small search."""
+    return ThreadpoolController()
 
 
 def _candidates(layout: Layout) -> Iterator[tuple[IntegerBlock, ...]]:

@@ -19,13 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.errors import NotCoveredError
+from sqlmadp.errors import NotCoveredError, NotSupportedError
 from sqlmadp.schema.marginal import Block, Marginal, cell_map
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.factor import COVERED, Factor
 from sqlmadp.workload.reduce import reduced
 
 Matrix = NDArray[np.float64]
+
+MOST_COORDINATES = 10_000
+"""Coordinates up to which a triangular factor fits into memory and a minute or two."""
 
 CHUNK = 1 << 24
 """Numbers that one dense slice of a query block may hold."""
@@ -59,6 +62,12 @@ class DenseSolver:
         """Factor the strategy."""
         self._blocks = tuple(blocks)
         self.coordinates = Coordinates(block.marginal for block in blocks)
+        if self.coordinates.size > MOST_COORDINATES:
+            raise NotSupportedError(
+                f"these queries together take {self.coordinates.size:,} coordinates; at most "
+                f"{MOST_COORDINATES:,} are supported. Ask for fewer columns at a time, or for "
+                f"coarser groups of their values"
+            )
         parts = []
         for block in blocks:
             coefficients, box = self.coordinates.cells(block.marginal)

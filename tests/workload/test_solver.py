@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 from small_tables import (
     CELLS,
     SIZES,
@@ -19,8 +20,8 @@ from small_tables import (
     written_out,
 )
 
-from sqlmadp.errors import NotCoveredError
-from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.errors import NotCoveredError, NotSupportedError
+from sqlmadp.schema.marginal import TOTAL, Block, Marginal, Partition
 from sqlmadp.workload.coordinates import Basis, Coordinates
 from sqlmadp.workload.reduce import reduced
 from sqlmadp.workload.solver import DenseSolver, IdentitySolver, solver_for
@@ -214,3 +215,11 @@ def test_no_queries_have_no_variances():
         solver = solver_for(measured)
         assert solver.variances(none).shape == (0,)
         assert solver.fit([np.zeros(b.rows) for b in measured])(none).shape == (0,)
+
+
+def test_too_many_coordinates_are_refused_before_they_are_multiplied_out():
+    many = Marginal(("a", "b"), (Partition.finest(101), Partition.finest(101)))
+    cells = Block(many, sparse.eye_array(many.size, dtype=np.int64, format="csr"))
+    whole = Block(TOTAL, sparse.csr_array(np.ones((1, 1), dtype=np.int64)))
+    with pytest.raises(NotSupportedError, match="10,201 coordinates"):
+        DenseSolver([cells, whole])
