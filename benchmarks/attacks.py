@@ -175,9 +175,9 @@ def faults(victims, folder, fault, only):
         outcome = {0: "done all the same", 1: "refused", -9: "killed"}.get(code, f"exit {code}")
         counts[outcome] += 1
         counts["charged by then"] += charged
-        if "Traceback" in text:
-            counts["with a traceback"] += 1
-            print(f"traceback: {fault} at {call} number {number}: {text[-400:]}", flush=True)
+        if "Traceback" in text or code not in {0, 1, -9}:
+            counts["with a traceback"] += "Traceback" in text
+            print(f"look at {fault} at {call} number {number}: {text[-400:]}", flush=True)
         if serial % 20 == 19:
             print(f"{serial + 1} of {len(tasks)}: {dict(counts)}", flush=True)
     print(f"{fault}: {len(tasks)} runs: {dict(counts)}")

@@ -69,7 +69,15 @@ class Result:
         """Return the rows as a polars data frame; needs polars."""
         import polars  # noqa: PLC0415
 
-        return polars.DataFrame(self)
+        relation = self.relation()
+        kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+        # Polars reads no interval of Arrow's, but has durations.
+        intervals = [name for name, kind in kinds.items() if kind == "INTERVAL"]
+        listed = (
+            f"epoch_us({quote(c)}) AS {quote(c)}" if c in intervals else quote(c) for c in kinds
+        )
+        frame = polars.DataFrame(relation.project(", ".join(listed)))
+        return frame.with_columns(polars.col(c).cast(polars.Duration("us")) for c in intervals)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as an Arrow stream, for any library that reads those."""

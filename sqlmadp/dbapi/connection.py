@@ -19,6 +19,7 @@ from sqlmadp.answer.result import Result
 from sqlmadp.certificate import Certificate
 from sqlmadp.dbapi.cursor import Cursor
 from sqlmadp.dbapi.executed import Answered, Executed, Pending
+from sqlmadp.dbapi.probe import probed
 from sqlmadp.dbapi.session import Session
 from sqlmadp.errors import (
     InterfaceError,
@@ -157,16 +158,20 @@ class Connection:
         with self._lock:
             session = self._open()
             statements = [_statement(*each, session.limits) for each in operations]
-            if session.look() is not None:
-                return [Answered(session.answer(statement)) for statement in statements]
+            released = session.look() is not None
             staged = list(self._staged)
-            pending: list[Executed] = []
+            executed: list[Executed] = []
             for statement in statements:
-                query, new = session.check(statement, staged)
-                staged.extend([statement] if new else [])
-                pending.append(Pending(query))
+                if (probe := probed(statement.text, session.tables())) is not None:
+                    executed.append(Answered(probe))
+                elif released:
+                    executed.append(Answered(session.answer(statement)))
+                else:
+                    query, new = session.check(statement, staged)
+                    staged.extend([statement] if new else [])
+                    executed.append(Pending(query))
             self._staged = staged
-            return pending
+            return executed
 
     def _result(self, executed: Executed) -> Result:
         """Return the rows of what was executed; NotReleasedError if there are none yet."""

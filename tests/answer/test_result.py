@@ -136,3 +136,10 @@ def test_expected_errors_are_shown_in_few_digits(value, shown):
 def test_files_hold_what_a_relation_holds(tmp_path, counts, form):
     write_result(counts, tmp_path / "deep" / f"counts.{form}")
     assert duckdb.execute(f"FROM '{tmp_path}/deep/counts.{form}'").fetchall() == counts.tuples()
+
+
+def test_intervals_are_durations_in_polars():
+    spans = Result(
+        (("t", "INTERVAL"), ("n", "BIGINT")), ((datetime.timedelta(days=1), 2), (None, 3)), {}
+    )
+    assert spans.polars().rows() == spans.tuples()

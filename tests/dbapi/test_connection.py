@@ -376,3 +376,41 @@ def test_the_limits_of_the_plan_hold_for_connections(pending):
     connection.execute(OLD)
     with pytest.raises(ProgrammingError, match="at most 70"):
         connection.execute(OLD + " " * 30 + "AND smoker")
+
+
+# Probes: how tools ask for the columns of a table.
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        "SELECT * FROM visits WHERE 1=0",
+        'select * from "visits" where 1 = 0',
+        "SELECT * FROM Visits LIMIT 0",
+        "SELECT * FROM visits WHERE FALSE",
+    ],
+)
+def test_a_probe_shows_the_declared_columns_and_no_row(probe, staging, connection):
+    for each in (staging, connection):
+        cursor = each.execute(probe)
+        assert cursor.fetchall() == []
+        assert [(name, kind) for name, kind, *_ in cursor.description] == [
+            (name, kind) for name, kind, _ in each.tables["visits"]
+        ]
+    assert staging.staged == ()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM visits",
+        "SELECT * FROM visits WHERE 1=1",
+        "SELECT * FROM visits LIMIT 1",
+        "SELECT * FROM visits WHERE 1=0 OR TRUE",
+        "SELECT * FROM elsewhere WHERE 1=0",
+    ],
+)
+def test_what_is_no_probe_of_a_declared_table_is_refused(statement, staging, connection):
+    for each in (staging, connection):
+        with pytest.raises(ProgrammingError):
+            each.execute(statement)
