@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from sqlmadp.errors import StrategyError
+from sqlmadp.errors import InternalError, StrategyError
+from sqlmadp.private import noise
 from sqlmadp.private.noise import add_discrete_laplace, noise_scale
 
 DRAWS = 40_000
@@ -42,6 +43,34 @@ def test_noise_is_not_the_same_twice_and_differs_from_value_to_value():
     first, second = (add_discrete_laplace(np.zeros(200, dtype=np.int64), 1e6) for _ in range(2))
     assert not np.array_equal(first, second)
     assert len(set(first.tolist())) > 190
+
+
+@pytest.fixture
+def apart(monkeypatch):
+    """Noise drawn in three processes, as for a large release."""
+    monkeypatch.setattr(noise, "PART", 1)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+
+
+@pytest.mark.statistical
+def test_several_processes_draw_the_same_noise_as_one_but_never_each_others(apart):
+    draws = add_discrete_laplace(np.zeros(DRAWS, dtype=np.int64), 5.0)
+    assert p_value_of_scale(draws, 5.0) > 1e-12
+    assert p_value_of_scale(draws, 4.5) < 1e-12
+    parts = np.array_split(add_discrete_laplace(np.zeros(30, dtype=np.int64), 1e6), 3)
+    assert len({tuple(part) for part in parts}) == 3
+
+
+def test_several_processes_keep_the_order_of_values(apart):
+    values = np.arange(-10, 10) * 2**58
+    assert add_discrete_laplace(values, 1e-9).tolist() == values.tolist()
+
+
+def test_a_process_that_fails_is_noticed_and_quotes_nothing(apart, monkeypatch, capfd):
+    monkeypatch.setattr(noise, "_WORKER", "import sys; sys.exit(sys.stdin.buffer.read())")
+    with pytest.raises(InternalError, match="did not finish"):
+        add_discrete_laplace(np.arange(10, dtype=np.int64), 1.0)
+    assert capfd.readouterr() == ("", "")
 
 
 @given(
