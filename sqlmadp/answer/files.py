@@ -7,6 +7,7 @@ the expected errors too.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,15 @@ def encode(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2)
 
 
-def write_result(result: Result, path: Path) -> None:
+def write_results(results: Mapping[str, Mapping[str, Result]], folder: Path, form: str) -> None:
+    """Write all results of all analysts, each to ``folder/analyst/query.form``."""
+    with duckdb.connect(":memory:") as connection:
+        for analyst, own in results.items():
+            for name, result in own.items():
+                _write_result(result, folder / analyst / f"{name}.{form}", connection)
+
+
+def _write_result(result: Result, path: Path, connection: duckdb.DuckDBPyConnection) -> None:
     """Write a result to ``path`` in the format of its suffix, whole or not at all."""
     aside = path.with_name(f".{path.name}.part")
     try:
@@ -41,7 +50,7 @@ def write_result(result: Result, path: Path) -> None:
         if path.suffix == ".json":
             aside.write_bytes(encode(as_json(result)) + b"\n")
         else:
-            _copy(result, aside, path.suffix[1:])
+            _copy(result.relation(connection), aside, path.suffix[1:])
         os.replace(aside, path)
     except (OSError, duckdb.IOException) as error:
         reason = error.strerror if isinstance(error, OSError) else "DuckDB cannot write there"
@@ -52,8 +61,8 @@ def write_result(result: Result, path: Path) -> None:
     raise OperationalError(f"{message} with another --out: it spends nothing")
 
 
-def _copy(result: Result, path: Path, form: str) -> None:
+def _copy(rows: duckdb.DuckDBPyRelation, path: Path, form: str) -> None:
     if form == "csv":
-        result.relation().write_csv(str(path), header=True)
+        rows.write_csv(str(path), header=True)
     else:
-        result.relation().write_parquet(str(path))
+        rows.write_parquet(str(path))

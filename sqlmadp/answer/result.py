@@ -42,14 +42,18 @@ class Result:
         """Return the rows as a list of tuples."""
         return list(self.rows)
 
-    def relation(self) -> duckdb.DuckDBPyRelation:
-        """Return the rows as a DuckDB relation, in a database of its own."""
+    def relation(
+        self, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyRelation:
+        """Return the rows as a DuckDB relation, in a database of its own or in ``connection``.
+
+        There it stands as table ``result``, in place of the one before it.
+        """
         names = distinct([name for name, _ in self.columns])
         typed = list(zip(names, (kind for _, kind in self.columns), strict=True))
-        connection = duckdb.connect(":memory:")
-        connection.execute(
-            f"CREATE TABLE result ({', '.join(f'{quote(name)} {kind}' for name, kind in typed)})"
-        )
+        connection = connection or duckdb.connect(":memory:")
+        listed = ", ".join(f"{quote(name)} {kind}" for name, kind in typed)
+        connection.execute(f"CREATE OR REPLACE TABLE result ({listed})")
         if self.rows:
             # Column by column: a hundred times faster than row by row.
             unnested = ", ".join(f"unnest(CAST(? AS {kind}[]))" for _, kind in typed)

@@ -12,7 +12,7 @@ import polars
 import pyarrow
 import pytest
 
-from sqlmadp.answer.files import write_result
+from sqlmadp.answer.files import write_results
 from sqlmadp.answer.result import Result, distinct, number
 
 TYPED = {
@@ -134,8 +134,11 @@ def test_expected_errors_are_shown_in_few_digits(value, shown):
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_files_hold_what_a_relation_holds(tmp_path, counts, form):
-    write_result(counts, tmp_path / "deep" / f"counts.{form}")
-    assert duckdb.execute(f"FROM '{tmp_path}/deep/counts.{form}'").fetchall() == counts.tuples()
+    turned = Result(counts.columns, counts.rows[::-1], {})
+    write_results({"alice": {"counts": counts, "turned": turned}}, tmp_path / "deep", form)
+    for name, result in {"counts": counts, "turned": turned}.items():
+        path = tmp_path / "deep" / "alice" / f"{name}.{form}"
+        assert duckdb.execute(f"FROM '{path}'").fetchall() == result.tuples()
 
 
 def test_intervals_are_durations_in_polars():

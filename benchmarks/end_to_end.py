@@ -1,0 +1,165 @@
+"""A release of 1,000 statements against DuckDB running the same statements on the table.
+
+    python benchmarks/end_to_end.py [--records 10000000] [--statements 1000] [--mechanism waterfilling]
+
+Five analysts ask 1,000 statements over five columns in Parquet: histograms, ranges, filters and
+two-way tables, each with constants of its own.  The baseline is DuckDB, one thread, which runs
+each statement on the same file; the release is the whole command line, from start to written
+rows, once with an empty strategy cache and once (another ledger, so the table is read again) with
+the strategies of the first run.  Then the pass over the table alone against a plain GROUP BY of
+the same columns.  All times are CPU time, taken in the same run.
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from sqlmadp.private.data_vector import read_counts
+from sqlmadp.private.engines import Source, open_engine
+from sqlmadp.schema.declaration import read_schema
+from sqlmadp.schema.marginal import Marginal, Partition
+
+ANALYSTS = ("alice", "bob", "carol", "dave", "erin")
+STATES = [f"S{i:02}" for i in range(51)]
+COLUMNS = {
+    "age": 'type = "integer"\nmin = 0\nmax = 99',
+    "hours": 'type = "integer"\nmin = 0\nmax = 40',
+    "race": 'type = "category"\nvalues = ["r1", "r2", "r3", "r4", "r5", "r6", "r7"]',
+    "sex": 'type = "category"\nvalues = ["female", "male"]',
+    "state": f'type = "category"\nvalues = {STATES}'.replace("'", '"'),
+}
+PLAN = """schema = "people.toml"
+source = "{source}"
+epsilon = "1"
+mechanism = "{mechanism}"
+[ledger]
+path = "{name}.ledger"
+budget = "1"
+"""
+
+
+def statement(random: np.random.Generator) -> str:
+    """Return one statement with constants of its own."""
+    low, high = sorted(random.integers(0, 100, 2))
+    state = STATES[random.integers(0, 51)]
+    hours = random.integers(0, 41)
+    race = random.integers(1, 8)
+    return (
+        f"SELECT COUNT(*) AS n FROM people WHERE age BETWEEN {low} AND {high}",
+        f"SELECT sex, COUNT(*) AS n FROM people WHERE age >= {low} GROUP BY sex",
+        f"SELECT race, COUNT(*) AS n FROM people WHERE sex = 'female' AND race <> 'r{race}' "
+        "GROUP BY race",
+        f"SELECT COUNT(*) FILTER (WHERE state = '{state}') AS here, COUNT(*) AS n FROM people",
+        f"SELECT hours > {hours} AS longer, COUNT(*) AS n FROM people GROUP BY longer",
+        f"SELECT sex, race, COUNT(*) AS n FROM people WHERE race >= 'r{race}' GROUP BY ALL",
+        f"SELECT state, COUNT(*) AS n FROM people WHERE state <= '{state}' GROUP BY state",
+        f"SELECT age // 10 AS decade, COUNT(*) AS n FROM people WHERE age <= {high} GROUP BY ALL",
+    )[random.integers(0, 8)]
+
+
+def lay_out(folder: Path, records: int, statements: int, mechanism: str) -> list[str]:
+    """Write data, schema, SQL files and two plans that differ in their ledgers alone."""
+    states = ", ".join(f"'{state}'" for state in STATES)
+    for copy in ("cold", "warm"):
+        duckdb.execute(
+            "SELECT setseed(0.5);"
+            "COPY (SELECT CAST(floor(100 * pow(random(), 1.3)) AS BIGINT) AS age,"
+            "  CAST(floor(41 * random()) AS BIGINT) AS hours,"
+            "  'r' || CAST(1 + floor(7 * pow(random(), 3)) AS INTEGER) AS race,"
+            "  CASE WHEN random() < 0.51 THEN 'female' ELSE 'male' END AS sex,"
+            f" [{states}][1 + CAST(floor(51 * pow(random(), 2)) AS INTEGER)] AS state"
+            f" FROM range({records})) TO '{folder / copy}.parquet' (FORMAT parquet)"
+        )
+    columns = "".join(f"[columns.{name}]\n{text}\n" for name, text in COLUMNS.items())
+    (folder / "people.toml").write_text(f'table = "people"\n{columns}')
+    random = np.random.default_rng(1)
+    written = [statement(random) for _ in range(statements)]
+    plan = ""
+    for number, name in enumerate(ANALYSTS):
+        own = written[number :: len(ANALYSTS)]
+        (folder / f"{name}.sql").write_text(";\n".join(own) + ";\n")
+        plan += f'[analysts.{name}]\nqueries = "{name}.sql"\n'
+    for copy in ("cold", "warm"):
+        head = PLAN.format(source=f"{copy}.parquet", name=copy, mechanism=mechanism)
+        (folder / f"{copy}.toml").write_text(head + plan)
+    return written
+
+
+def direct(path: Path, written: list[str]) -> float:
+    """Return the CPU seconds that DuckDB takes for the statements themselves."""
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute(f"CREATE VIEW people AS FROM '{path}'")
+    started = time.process_time()
+    for sql in written:
+        connection.execute(sql).fetchall()
+    return time.process_time() - started
+
+
+def released(plan: Path, cache: Path) -> float:
+    """Return the CPU seconds of one release through the command line."""
+    before = os.times()
+    subprocess.run(
+        [sys.executable, "-m", "sqlmadp", "release", str(plan), "--out", str(plan.with_suffix(""))],
+        check=True,
+        env=os.environ | {"SQLMADP_CACHE": str(cache)},
+        stdout=subprocess.DEVNULL,
+    )
+    after = os.times()
+    return (
+        after.children_user
+        + after.children_system
+        - before.children_user
+        - before.children_system
+    )
+
+
+def materialised(folder: Path) -> tuple[float, float]:
+    """Return the CPU seconds of the pass over all columns, and of a plain GROUP BY of them."""
+    domain = read_schema(folder / "people.toml")
+    cells = {column.name: Partition.finest(column.size) for column in domain.columns}
+    everything = Marginal(tuple(sorted(cells)), tuple(cells[name] for name in sorted(cells)))
+    engine = open_engine(Source(location="cold.parquet", folder=folder), table="people")
+    started = time.process_time()
+    read_counts(engine, domain, [everything])
+    passed = time.process_time() - started
+    engine.close()
+    connection = duckdb.connect()
+    names = ", ".join(COLUMNS)
+    started = time.process_time()
+    connection.execute(
+        f"SELECT {names}, COUNT(*) FROM '{folder / 'cold.parquet'}' GROUP BY {names}"
+    ).fetchnumpy()
+    return passed, time.process_time() - started
+
+
+def main() -> None:
+    """Print CPU seconds and their ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--statements", type=int, default=1000)
+    parser.add_argument("--mechanism", default="waterfilling")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        written = lay_out(folder, options.records, options.statements, options.mechanism)
+        baseline = direct(folder / "cold.parquet", written)
+        print(f"DuckDB runs {len(written):,} statements: {baseline:.1f} s CPU", flush=True)
+        for run in ("cold", "warm"):
+            seconds = released(folder / f"{run}.toml", folder / "cache")
+            print(f"release, {run} cache: {seconds:.1f} s CPU, ratio {seconds / baseline:.3f}")
+        passed, plain = materialised(folder)
+        print(f"pass over the table {passed:.2f} s, GROUP BY {plain:.2f} s, {passed / plain:.2f}")
+
+
+if __name__ == "__main__":
+    main()
