@@ -25,6 +25,7 @@ from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.bind import bind_all
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
+from sqlmadp.workload.solver import solver_for
 from sqlmadp.workload.workload import Workload
 
 DOMAIN = Domain(
@@ -85,16 +86,15 @@ def main() -> None:
         tuple(values.astype(float) for values in exact),
         noise_variance(strategy.sensitivity, epsilon),
     )
+    solver = solver_for(strategy.blocks)
     blocks = [(query.name, block) for own in asked for query in own for block in query.aggregates]
     truths = [block.matrix @ counts(block, cells) for _, block in blocks]
     errors = [estimate.rmse(block) for _, block in blocks]
     inside = [np.zeros(len(truth)) for truth in truths]
     for _ in range(releases):
-        noisy = estimate.with_values(
-            tuple(add_discrete_laplace(values, scale).astype(float) for values in exact)
-        )
+        noisy = solver.fit([add_discrete_laplace(v, scale).astype(float) for v in exact])
         for number, (_, block) in enumerate(blocks):
-            answers = np.rint(noisy.answers(block))
+            answers = np.rint(noisy(block))
             inside[number] += np.abs(answers - truths[number]) <= WITHIN * errors[number]
     for (name, block), found in zip(blocks, inside, strict=True):
         share = found / releases

@@ -19,7 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from statement_generator import DOMAIN, KEYS, PREDICATES, Generator
+from people_table import DOMAIN
+from statement_generator import KEYS, PREDICATES, Generator
 
 from sqlmadp.errors import Error
 from sqlmadp.sql.bind import bind, cuts

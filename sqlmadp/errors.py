@@ -23,9 +23,16 @@
 
 A message says where, what, why, and what to do now.  No message shows a value that was
 read from a private table.
+
+For programs every error carries the same three parts:
+
+    code       a word that stays the same when the message is put better, such as
+               ``not-released``; those of statements are listed in docs/sql.md
+    context    where it is and the numbers it is about, by name
+    hint       what to do now; empty if the message has nothing to add
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -37,53 +44,86 @@ class Warning(Exception):  # noqa: N818 - The name is PEP 249's.
 class Error(Exception):
     """Base of every error that sqlmadp raises on purpose."""
 
+    code = "error"
+
+    def __init__(
+        self, message: str = "", *, hint: str = "", context: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.context: Mapping[str, object] = {} if context is None else context
+
 
 class InterfaceError(Error):
     """The Python interface was misused."""
+
+    code = "interface"
 
 
 class DatabaseError(Error):
     """Base of the errors that concern the database."""
 
+    code = "database"
+
 
 class DataError(DatabaseError):
     """A value cannot be processed."""
+
+    code = "data"
 
 
 class IntegrityError(DatabaseError):
     """PEP 249 asks for this name; sqlmadp has no constraints to violate."""
 
+    code = "integrity"
+
 
 class InternalError(DatabaseError):
     """An inner check failed; nothing was spent."""
+
+    code = "internal"
 
 
 class NotSupportedError(DatabaseError):
     """A feature that sqlmadp does not have."""
 
+    code = "not-supported"
+
 
 class OperationalError(DatabaseError):
     """Something outside the program's control went wrong."""
+
+    code = "operational"
 
 
 class ProgrammingError(DatabaseError):
     """What was asked is wrong and can be mended by who asked."""
 
+    code = "programming"
+
 
 class StrategyError(InternalError):
     """A strategy that must not be measured."""
+
+    code = "strategy"
 
 
 class SourceError(OperationalError):
     """The private table cannot be read; the message never depends on its records."""
 
+    code = "source"
+
 
 class LedgerError(OperationalError):
     """The ledger cannot be used, so nothing may be released."""
 
+    code = "ledger"
+
 
 class NotReleasedError(OperationalError):
     """Answers were asked for before the release."""
+
+    code = "not-released"
 
 
 class BudgetExceededError(OperationalError):
@@ -92,6 +132,8 @@ class BudgetExceededError(OperationalError):
     ``measured``: the table was read when the refusal came, since another release took the
     budget meanwhile; what was measured is forgotten unseen.
     """
+
+    code = "budget-exceeded"
 
     def __init__(
         self, *, budget: Fraction, spent: Fraction, asked: Fraction, measured: bool = False
@@ -109,13 +151,17 @@ class BudgetExceededError(OperationalError):
         )
         super().__init__(
             f"this release asks for epsilon {asked}, but the ledger has {left} left "
-            f"(budget {budget}, spent {spent}); {nothing}. {advice}"
+            f"(budget {budget}, spent {spent}); {nothing}. {advice}",
+            hint=advice,
+            context={"budget": budget, "spent": spent, "asked": asked, "left": left},
         )
         self.budget, self.spent, self.asked, self.left = budget, spent, asked, left
 
 
 class NotCoveredError(ProgrammingError):
     """A query outside the span of what the release measured."""
+
+    code = "not-covered"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +179,14 @@ class Problem:
     excerpt: str = ""
     """The source line, with the offending span underlined on a line below it."""
 
+    @property
+    def context(self) -> Mapping[str, object]:
+        """Return where the mistake is; what is not known is left out."""
+        known = {"file": self.file, "line": self.line, "column": self.column}
+        return {name: value for name, value in known.items() if value} | (
+            {"excerpt": self.excerpt} if self.excerpt else {}
+        )
+
     def __str__(self) -> str:
         place = ":".join([self.file, *(str(n) for n in (self.line, self.column) if n)])
         parts = [f"{place}: {self.message}"]
@@ -144,11 +198,19 @@ class Problem:
 
 
 class InputError(ProgrammingError):
-    """Files that need mending; ``problems`` lists every mistake that was found."""
+    """Files that need mending; ``problems`` lists every mistake that was found.
+
+    ``code``, ``context`` and ``hint`` are those of the first.
+    """
+
+    code = "input"
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n\n".join(str(problem) for problem in self.problems))
+        if self.problems:
+            first = self.problems[0]
+            self.code, self.context, self.hint = first.code, first.context, first.hint
 
 
 class SchemaError(InputError):

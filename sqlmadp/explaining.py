@@ -1,7 +1,7 @@
 """EXPLAIN for a plan: what a statement would cost and how exact it would be; reads no data.
 
-The strategy is the one that the plan's own queries select, so this is what the release answers
-the statement from, or did.
+The strategy is the one that was measured or, before the release, the one that the plan's own
+queries select, so this is what the release answers the statement from.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from sqlmadp.asked import Asked
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.plan import Plan
-from sqlmadp.release import select
+from sqlmadp.release import find, select
+from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.bind import bind, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import Statement, explained, split
@@ -34,15 +35,22 @@ def explain_statement(plan: Plan, statement: Statement, analyst: str | None = No
     number = None if analyst is None else asked.analyst(analyst)
     if analyst is not None and number is None:
         raise ProgrammingError(f"no analyst {analyst!r} in this plan")
+    domain = asked.domain.with_cuts(cuts([statement], asked.domain, plan.limits))
+    query = bind(statement, Evaluator(domain, plan.limits))
+    done = find(asked)
+    if done is not None:
+        return explain(query, done.estimate(domain, analyst))
+    return explain(query, _expected(asked, domain, number))
+
+
+def _expected(asked: Asked, domain: Domain, number: int | None) -> Estimate:
+    """Return what a reader would read once the plan is released; it has no values."""
     strategy = select(asked, StrategyCache(default_directory()))
     everything = tuple(range(len(strategy.blocks)))
     reads = everything if number is None else strategy.reads[number]
-    domain = asked.domain.with_cuts(cuts([statement], asked.domain, plan.limits))
-    query = bind(statement, Evaluator(domain, plan.limits))
-    estimate = Estimate(
+    return Estimate(
         domain,
         tuple(recut(strategy.blocks[place], asked.cuts, domain) for place in reads),
         (),
-        noise_variance(strategy.sensitivity, asked.plan.epsilon),
+        noise_variance(strategy.sensitivity, asked.epsilon_per_record),
     )
-    return explain(query, estimate)

@@ -1,7 +1,8 @@
 """The constructs of SQL that the documentation lists, each with a statement that uses it.
 
-The table in ``docs/sql.md`` is made of this list by binding every statement, and a test compares
-the two, so neither can go stale.  Write the table anew with ``python tests/constructs.py``.
+The table in ``docs/sql.md`` is made of this list by binding every statement, that of codes from
+``sqlmadp.sql.codes``, that of limits from ``sqlmadp.sql.limits``; tests compare them, so none can go
+stale.  Write them anew with ``python tests/constructs.py``.
 """
 
 # ruff: noqa: E501 -- SQL reads better in one line.
@@ -11,15 +12,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from statement_generator import DOMAIN
+from people_table import DOMAIN
 
 from sqlmadp.errors import SqlError
+from sqlmadp.sql import limits
 from sqlmadp.sql.bind import bind, cuts
+from sqlmadp.sql.codes import CODES
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 
 PAGE = Path(__file__).parent.parent / "docs" / "sql.md"
-BEGIN, END = "<!-- constructs -->\n", "<!-- end of constructs -->\n"
+Marks = tuple[str, str]
+MARKS: Marks = ("<!-- constructs -->\n", "<!-- end of constructs -->\n")
+CODE_MARKS: Marks = ("<!-- codes -->\n", "<!-- end of codes -->\n")
+LIMIT_MARKS: Marks = ("<!-- limits -->\n", "<!-- end of limits -->\n")
 
 CONSTRUCTS = {
     "COUNT(*)": "SELECT COUNT(*) FROM people",
@@ -59,6 +65,7 @@ CONSTRUCTS = {
     "GROUP BY GROUPING SETS ((sex, level), (sex), ())",
     "GROUPING()": "SELECT sex, GROUPING(sex), COUNT(*) FROM people GROUP BY ROLLUP (sex)",
     "SELECT DISTINCT over groups": "SELECT DISTINCT sex, COUNT(*) FROM people GROUP BY sex, age",
+    "SELECT DISTINCT of keys alone": "SELECT DISTINCT sex, level FROM people",
     "GROUP BY without any aggregate": "SELECT sex FROM people GROUP BY sex",
     "rows of individuals": "SELECT age, sex FROM people",
     "WHERE: AND, OR, NOT, three-valued": "SELECT COUNT(*) FROM people WHERE NOT (age > 1 OR level = 2)",
@@ -138,11 +145,38 @@ def fragment() -> str:
     return "\n".join(lines) + "\n"
 
 
-def written() -> str:
+def codes_table() -> str:
+    """Return the codes of refusals as Markdown."""
+    lines = ["| code | refused is |", "|---|---|"]
+    lines += [f"| `{code}` | {meaning} |" for code, meaning in CODES.items()]
+    return "\n".join(lines) + "\n"
+
+
+def limits_table() -> str:
+    """Return the limits as Markdown, each with what stands below it in the code."""
+    lines = ["| limit | default | bounds |", "|---|---|---|"]
+    source = Path(limits.__file__).read_text()
+    for name, value in vars(limits.DEFAULT).items():
+        meaning = re.search(rf'    {name}: int = .*\n    """(.*?)"""', source)[1]
+        begin = meaning[0] if meaning[1].isupper() else meaning[0].lower()
+        lines.append(f"| `{name}` | {value:,} | {begin}{meaning[1:].rstrip('.')} |")
+    return "\n".join(lines) + "\n"
+
+
+def written(marks: Marks = MARKS) -> str:
     """Return the table that the page has now."""
-    return PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+    begin, end = marks
+    return PAGE.read_text().partition(begin)[2].partition(end)[0]
+
+
+def write(marks: Marks, table: str) -> None:
+    """Write a table into the page."""
+    begin, end = marks
+    head, _, rest = PAGE.read_text().partition(begin)
+    PAGE.write_text(head + begin + table + end + rest.partition(end)[2])
 
 
 if __name__ == "__main__":
-    head, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(head + BEGIN + fragment() + END + rest.partition(END)[2])
+    write(MARKS, fragment())
+    write(CODE_MARKS, codes_table())
+    write(LIMIT_MARKS, limits_table())

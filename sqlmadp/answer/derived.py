@@ -2,8 +2,7 @@
 
     mean       s / n, within the smallest and largest value
     variance   (q - s^2 / n) / n, at least 0 and at most (largest - smallest)^2 / 4
-    quantile   the value at a place of the histogram's running count, which is made monotone
-               first, midway between its smallest monotone majorant and largest minorant
+    quantile   the value at a place of the histogram's running count (see ``quantiles``)
 
 for the answers n (count), s (sum), q (sum of squares).  An estimated count that rounds to 0 or
 less has no mean and no quantile: the answer is NULL, as DuckDB's is for no record.  Without
@@ -15,20 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from fractions import Fraction
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sqlmadp.answer.quantiles import INTEGERS, Column, Numbers, from_histogram, scale
 from sqlmadp.sql.bound import BoundAggregate, BoundPiece, PrivateBlock
-from sqlmadp.sql.evaluate import Argument
-
-Numbers = NDArray[np.float64]
-Column = list[Any]
-"""One value a group: a number, text that DuckDB casts to the type, or None for NULL."""
-
-_INTEGERS = frozenset({"BIGINT", "HUGEINT", "INTEGER", "UINTEGER", "UBIGINT", "UHUGEINT"})
 
 
 def derive(block: PrivateBlock, answers: Sequence[Numbers]) -> list[Column]:
@@ -42,7 +32,7 @@ def _derive(aggregate: BoundAggregate, block: PrivateBlock, answers: Sequence[Nu
     if aggregate.function in ("count", "count_if", "sum", "regr_count"):
         return _linear(aggregate, values[0])
     if pieces[0].kind == "histogram":
-        return _from_histogram(aggregate, pieces[0], values[0], block.rows)
+        return from_histogram(aggregate, pieces[0], values[0], block.rows)
     if aggregate.function == "avg":
         return _plain(_mean(pieces[0], values[0], values[1]))
     with np.errstate(all="ignore"):
@@ -52,17 +42,12 @@ def _derive(aggregate: BoundAggregate, block: PrivateBlock, answers: Sequence[Nu
 
 
 def _linear(aggregate: BoundAggregate, values: Numbers) -> Column:
-    if aggregate.type in _INTEGERS:
+    if aggregate.type in INTEGERS:
         return [int(value) for value in np.rint(values).tolist()]
     if aggregate.type.startswith("DECIMAL"):
-        scale = _scale(aggregate.type)
-        unit = Decimal(1).scaleb(-scale)
+        unit = Decimal(1).scaleb(-scale(aggregate.type))
         return [str(Decimal(value).quantize(unit)) for value in values.tolist()]
     return [float(value) for value in values]
-
-
-def _scale(kind: str) -> int:
-    return int(kind.rstrip(")").rpartition(",")[2])
 
 
 def _plain(values: Numbers) -> Column:
@@ -147,117 +132,3 @@ _PAIRS: dict[str, Callable[..., Numbers]] = {
 
 
 _NULL_IF_CONSTANT = frozenset({"regr_r2", "regr_intercept"})
-
-
-# Histograms.
-
-
-def running_counts(histogram: Numbers) -> NDArray[np.int64]:
-    """Return the running counts of histograms (one a line), monotone, whole and not negative."""
-    running = np.cumsum(histogram, axis=1)
-    above = np.maximum.accumulate(running, axis=1)
-    below = np.minimum.accumulate(running[:, ::-1], axis=1)[:, ::-1]
-    return np.maximum(np.rint((above + below) / 2), 0).astype(np.int64)
-
-
-def _from_histogram(
-    aggregate: BoundAggregate, piece: BoundPiece, values: Numbers, rows: int
-) -> Column:
-    argument = piece.argument
-    if argument is None or not len(argument.texts):
-        return [None] * rows
-    histogram = values.reshape(rows, piece.width)
-    if aggregate.function == "mode":
-        found = np.argmax(histogram, axis=1)
-        present = np.rint(histogram.max(axis=1)) > 0
-        return [argument.texts[k] if p else None for k, p in zip(found, present, strict=True)]
-    running = running_counts(histogram)
-    continuous = _is_continuous(aggregate, argument)
-    columns = []
-    for fraction in aggregate.fractions:
-        pick = _interpolated if continuous else _discrete
-        columns.append([pick(aggregate, argument, line, fraction) for line in running])
-    if not aggregate.listed:
-        return columns[0]
-    return [
-        None if any(value is None for value in group) else f"[{', '.join(map(_quoted, group))}]"
-        for group in zip(*columns, strict=True)
-    ]
-
-
-def _quoted(value: Any) -> str:
-    return repr(value) if isinstance(value, float) else "'" + str(value).replace("'", "''") + "'"
-
-
-def _is_continuous(aggregate: BoundAggregate, argument: Argument) -> bool:
-    """Return whether DuckDB interpolates between two values of this type."""
-    if aggregate.function == "quantile_disc" or not np.isfinite(argument.numbers).all():
-        return False
-    element = aggregate.type.removesuffix("[]")
-    if aggregate.function == "approx_quantile":
-        return True
-    return element in ("DOUBLE", "FLOAT", "TIMESTAMP") or element.startswith("DECIMAL")
-
-
-def _value_at(line: NDArray[np.int64], place: int) -> int:
-    """Return the number of the value of the record at a place, records in order."""
-    return int(np.searchsorted(line, place, side="right"))
-
-
-def _oriented(
-    aggregate: BoundAggregate, fraction: Fraction | float | None
-) -> tuple[Fraction | float, bool]:
-    """Return the fraction as a positive number, and whether records descend."""
-    given: Fraction | float = 0 if fraction is None else fraction
-    share: Fraction | float = -given if given < 0 else given
-    return share, aggregate.descending != (given < 0)
-
-
-def _discrete(
-    aggregate: BoundAggregate,
-    argument: Argument,
-    line: NDArray[np.int64],
-    fraction: Fraction | float | None,
-) -> Any:
-    records = int(line[-1])
-    if records <= 0:
-        return None
-    share, descending = _oriented(aggregate, fraction)
-    place = max(1, records - math.floor(records - records * share)) - 1
-    place = records - 1 - place if descending else place
-    return argument.texts[_value_at(line, place)]
-
-
-def _interpolated(
-    aggregate: BoundAggregate,
-    argument: Argument,
-    line: NDArray[np.int64],
-    fraction: Fraction | float | None,
-) -> Any:
-    records = int(line[-1])
-    if records <= 0:
-        return None
-    share, descending = _oriented(aggregate, fraction)
-    exact = (records - 1) * float(share)
-    below, above = math.floor(exact), math.ceil(exact)
-    places = [records - 1 - p if descending else p for p in (below, above)]
-    low, high = (float(argument.numbers[_value_at(line, place)]) for place in places)
-    part = exact - below
-    element = aggregate.type.removesuffix("[]")
-    if element == "TIMESTAMP":
-        return _timestamp(int(low) + int((high - low) * part))
-    if element.startswith("DECIMAL"):
-        scale = 10 ** _scale(element)
-        whole = [round(value * scale) for value in (low, high)]
-        return str(Decimal(whole[0] + int((whole[1] - whole[0]) * part)) / scale)
-    value = low * (1 - part) + high * part if above != below else low
-    if aggregate.function != "approx_quantile":
-        return value
-    if element == "DATE":
-        return _timestamp(int(value))[:10]
-    return str(round(value)) if element in _INTEGERS else value
-
-
-def _timestamp(microseconds: int) -> str:
-    moment = np.datetime64(microseconds, "us")
-    return str(moment).replace("T", " ")

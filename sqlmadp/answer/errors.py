@@ -1,91 +1,68 @@
 """Expected errors of result columns, and the intervals that are stated with them.
 
-An answer that is linear in the measurement has an exact expected error.  Any other column is
-worked out again from simulated releases, and its error is the root of the mean squared distance
-of those runs from their mean.  Rows of two runs belong together when they come from the same
-group, or, after joins and unions, when all columns that never change are equal.
+An answer that is linear in the measurement has an exact expected error (see ``exact``); that of any
+other column comes from simulated releases (see ``spread``).
 
-A 95% interval is the answer plus and minus 1.96 expected errors.  Single Laplace noise lies
-inside with probability 0.937, and sums of many with 0.95.
+A 95% interval is the answer plus and minus 2.04 expected errors.  Single Laplace noise lies
+inside with probability 0.944, and a sum of many, which is nearly normal, with 0.959.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlmadp.answer.result import Result
+import numpy as np
 
-Rows = Sequence[tuple[Any, ...]]
-Spread = list[float]
-"""One expected error a row; NaN where it cannot be told."""
+from sqlmadp.answer.exact import exact_errors
+from sqlmadp.answer.matching import row_keys
+from sqlmadp.answer.reconstruct import Estimate
+from sqlmadp.answer.result import Result, is_number
+from sqlmadp.answer.rows import Desk, Rows
+from sqlmadp.answer.spread import simulated_errors
+from sqlmadp.sql.bound import BoundQuery
+from sqlmadp.sql.kinds import Kind
 
-WITHIN = 1.96
+WITHIN = 2.04
 """Expected errors on either side of an answer that a 95% interval takes in."""
 
-
-def spread_by_group(
-    runs: Sequence[Rows], groups: Sequence[int], places: Iterable[int]
-) -> dict[int, Spread]:
-    """Return the spread of columns over runs whose rows end with the number of their group."""
-    tables = [{row[-1]: row for row in run} for run in runs]
-    return _varying(
-        {
-            place: [_spread([t[group][place] for t in tables if group in t]) for group in groups]
-            for place in places
-        }
-    )
+Errors = dict[str, tuple[float, ...]]
+"""By the name of the column: one expected error a row; NaN where it cannot be told."""
 
 
-def spread_by_key(rows: Rows, runs: Sequence[Rows], places: Iterable[int]) -> dict[int, Spread]:
-    """Return the spread of columns over runs, rows matched by the columns that never change."""
-    width = len(rows[0])
-    places = list(places)
-    seen = {place: {row[place] for row in rows if _hashable(row[place])} for place in range(width)}
-    fixed = [
+def result_of(query: BoundQuery, estimate: Estimate, desk: Desk) -> Result:
+    """Return the rows of a query with answers from ``estimate``, and their expected errors."""
+    rows = desk.tracked_rows(query, estimate)
+    errors = _errors(query, estimate, desk, rows) if rows and estimate.noise_variance else {}
+    shown = [row[:-1] for row in rows] if query.tracked else rows
+    return Result(query.columns, tuple(shown), errors)
+
+
+def _errors(query: BoundQuery, estimate: Estimate, desk: Desk, rows: Rows) -> Errors:
+    keys = row_keys(query, rows)
+    if keys is None:
+        return {}
+    exact = exact_errors(query, estimate, desk)
+    place_of = {key: place for place, key in enumerate(exact.keys)}
+    chosen = [place_of[key] for key in keys] if exact.errors else []
+    found = {place: errors[chosen] for place, errors in exact.errors.items()}
+    left = [
         place
-        for place in range(width)
-        if all(_hashable(row[place]) and row[place] in seen[place] for run in runs for row in run)
-        and not _is_float(rows, place)
+        for place, (_, kind) in enumerate(query.columns)
+        if place not in found and query.kinds[place] != Kind.FREE and is_number(kind)
     ]
-    if len(fixed) == width:
-        return {}
-    keys = [tuple(row[place] for place in fixed) for row in rows]
-    if len(set(keys)) < len(keys):
-        return {}
-    tables: list[Mapping[tuple[Any, ...], tuple[Any, ...]]] = [
-        {tuple(row[place] for place in fixed): row for row in run} for run in runs
-    ]
-    return {
-        place: [_spread([t[key][place] for t in tables if key in t]) for key in keys]
-        for place in places
-        if place not in fixed
-    }
+    if left:
+        found |= simulated_errors(query, estimate, desk, left, keys)
+    return by_name(query, found)
 
 
-def _varying(spreads: dict[int, Spread]) -> dict[int, Spread]:
-    """Leave out columns that are no answers, since nothing changes them."""
-    return {
-        place: spread for place, spread in spreads.items() if any(error > 0 for error in spread)
-    }
-
-
-def _spread(values: list[Any]) -> float:
-    numbers = [float(value) for value in values if value is not None]
-    finite = [number for number in numbers if math.isfinite(number)]
-    if len(finite) < 2 or len(finite) * 2 < len(values):
-        return math.nan
-    mean = math.fsum(finite) / len(finite)
-    return math.sqrt(math.fsum((number - mean) ** 2 for number in finite) / (len(finite) - 1))
-
-
-def _hashable(value: Any) -> bool:
-    return not isinstance(value, list | dict)
-
-
-def _is_float(rows: Rows, place: int) -> bool:
-    return any(isinstance(row[place], float) for row in rows)
+def by_name(query: BoundQuery, errors: dict[int, np.ndarray]) -> Errors:
+    """Return errors by the names of their columns; of two columns with one name, the larger."""
+    named: dict[str, np.ndarray] = {}
+    for place in sorted(errors):
+        name = query.columns[place][0]
+        named[name] = np.fmax(named[name], errors[place]) if name in named else errors[place]
+    return {name: tuple(each.tolist()) for name, each in named.items()}
 
 
 def interval(value: Any, error: float) -> tuple[float | None, float | None]:

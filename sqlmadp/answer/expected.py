@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
-
+from sqlmadp.answer.errors import by_name
+from sqlmadp.answer.exact import exact_errors
 from sqlmadp.answer.reconstruct import Estimate
-from sqlmadp.sql.aggregates import LINEAR
+from sqlmadp.answer.result import is_number
+from sqlmadp.answer.rows import Desk
+from sqlmadp.errors import ProgrammingError
 from sqlmadp.sql.bound import BoundQuery
+from sqlmadp.sql.kinds import Kind
 
 
-def expected_error(query: BoundQuery, estimate: Estimate) -> Mapping[str, tuple[float, ...]]:
-    """Return, for every column that is a count or sum, the expected error (RMSE) of every group.
+class ExpectedErrors(dict[str, tuple[float, ...]]):
+    """Expected errors (RMSE) by column, and then by row, before the release."""
 
-    The groups are those of GROUP BY, in their order, before HAVING, ORDER BY and LIMIT, which
-    depend on answers; so do the errors of what is derived from counts and sums, such as a mean,
-    which are left out.  ``estimate`` needs no values.
+    def __init__(self, errors: dict[str, tuple[float, ...]], later: tuple[str, ...]) -> None:
+        super().__init__(errors)
+        self.later = later
+        """The columns whose error depends on the answers, so that only the release will tell."""
+
+    def __missing__(self, name: str) -> tuple[float, ...]:
+        if name in self.later:
+            raise ProgrammingError(
+                f"the expected error of {name!r} depends on the answers, so it is known once the "
+                "release is made; that of counts, sums and what is added up from them is known now"
+            )
+        raise KeyError(name)
+
+
+def expected_error(query: BoundQuery, estimate: Estimate) -> ExpectedErrors:
+    """Return, for every column that is linear in the answers, the expected error of every row.
+
+    The rows are all that the statement can have, before HAVING, ORDER BY and LIMIT, which depend on
+    answers; so do the errors of ratios, means and quantiles, which are left for ``later``.
+    ``estimate`` needs no values.
     """
-    errors: dict[str, tuple[float, ...]] = {}
-    for (name, _), measure in zip(query.columns, query.measures, strict=True):
-        if query.tracked and measure is not None:
-            block = query.blocks[0]
-            aggregate = block.aggregates[measure]
-            if aggregate.function in LINEAR:
-                (piece,) = aggregate.pieces
-                parts = [estimate.rmse(part) for part in block.pieces[piece].blocks]
-                errors[name] = tuple(np.concatenate(parts).tolist())
-    return errors
+    exact = exact_errors(query, estimate, Desk())
+    later = tuple(
+        name
+        for place, (name, kind) in enumerate(query.columns)
+        if query.kinds[place] != Kind.FREE and is_number(kind) and place not in exact.errors
+    )
+    return ExpectedErrors(by_name(query, exact.errors), later)

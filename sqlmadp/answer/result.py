@@ -7,6 +7,7 @@ an Arrow stream too (``__arrow_c_stream__``), so libraries that know Arrow read 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -121,7 +122,9 @@ _NUMBERS = {"INTEGER", "UINTEGER", "FLOAT", "DOUBLE", "DECIMAL", "BIGNUM"}
 
 
 def number(value: float) -> str:
-    """Return an expected error in three digits, as a person reads it."""
+    """Return an expected error in three digits, as a person reads it; nothing for NaN."""
+    if math.isnan(value):
+        return ""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 

@@ -37,8 +37,8 @@ class TextTable:
         before = (shown + 1) // 2 if shown < size else size
         places = [*range(before), *range(size - (shown - before), size)]
         return cls(
-            tuple((_visible(title), right) for title, right in headers),
-            tuple(tuple(_visible(cell) for cell in cells(place)) for place in places),
+            tuple((visible(title), right) for title, right in headers),
+            tuple(tuple(visible(cell) for cell in cells(place)) for place in places),
             before,
             size - shown,
         )
@@ -78,7 +78,7 @@ class TextTable:
         return f"{self.hidden:,} more rows"
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Return text on one line, every character of which can be seen."""
     return "".join(
         mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text

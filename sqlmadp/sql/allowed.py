@@ -137,7 +137,7 @@ FUNCTIONS: Final = _words(
     substring_grapheme subtract suffix tan tanh time_bucket to_base to_binary to_centuries to_days
     to_decades to_hex to_hours to_microseconds to_millennia to_milliseconds to_minutes to_months
     to_quarters to_seconds to_weeks to_years translate trim trunc try_strptime typeof ucase unicode
-    upper week weekday weekofyear xor year yearweek
+    upper week weekday weekofyear width_bucket xor year yearweek
     """
 )
 """The scalar functions and operators that may be used."""

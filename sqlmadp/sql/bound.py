@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sqlmadp.schema.domain import PublicTable
 from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.aggregates import PieceKind
 from sqlmadp.sql.evaluate import Argument, Texts
+from sqlmadp.sql.kinds import Kind
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.statements import Statement
 
@@ -107,18 +105,29 @@ class BoundQuery:
     """Name and DuckDB type of every result column, as DuckDB gives them to the statement."""
     tracked: bool
     """Whether the result has one more column, the last: the number of the row's group."""
+    top: int
+    """If tracked: the place of the block whose groups the rows are."""
     untouched: str
-    """If tracked: the same SQL without HAVING, ORDER BY and LIMIT, so that no group is lost."""
+    """The same SQL without what only chooses among rows and orders them (see ``linear``)."""
     measures: tuple[int | None, ...]
     """If tracked: for every result column, the aggregate that it is a bare copy of."""
-    depends: tuple[bool, ...]
-    """For every result column, whether it may depend on an answer."""
+    kinds: tuple[Kind, ...]
+    """For every result column, how it depends on the answers."""
+    local: tuple[bool, ...]
+    """For every result column, whether it reads nothing but its own group."""
+    fixed: bool
+    """Whether ``untouched`` has the same rows whatever the answers are."""
     public: tuple[PublicTable, ...] = ()
 
     @property
     def name(self) -> str:
         """Return the name of the statement."""
         return self.statement.name
+
+    @property
+    def top_block(self) -> PrivateBlock:
+        """Return the block whose groups the rows of a tracked query are."""
+        return self.blocks[self.top]
 
     @property
     def rows(self) -> int:
@@ -136,6 +145,3 @@ class BoundQuery:
     def entries(self) -> int:
         """Return how many numbers its linear queries are made of."""
         return sum(int(block.matrix.nnz) for block in self.aggregates)
-
-
-Answers = NDArray[np.float64]

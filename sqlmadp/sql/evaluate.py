@@ -24,15 +24,26 @@ from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.marginal import Partition, row_major_strides
 from sqlmadp.sql.factor import Factor, TooManyCellsError
 from sqlmadp.sql.limits import DEFAULT, Limits
-from sqlmadp.sql.sandbox import Sandbox, TooSlowError, UnfaithfulError, explain, quote
+from sqlmadp.sql.sandbox import Sandbox, UnfaithfulError, explain, quote
+from sqlmadp.sql.stopwatch import TooSlowError
 from sqlmadp.sql.syntax import Node, column_names, fingerprint, select, unaliased
 
 FALSE, NULL, TRUE = 0, 1, 2
 """Truth values, ordered so that AND is the minimum and OR the maximum."""
 
 _BATCH = 50
+_TRIAL, _ALONE = 0.2, 0.6
+"""The parts of the allowed time for evaluating many predicates at once, and one by itself."""
 
 Texts = NDArray[np.object_]
+
+
+class SlowExpressionError(Exception):
+    """DuckDB takes too long to evaluate an expression on the declared values."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self.node = node
 
 
 class EvaluationError(Exception):
@@ -41,6 +52,9 @@ class EvaluationError(Exception):
     def __init__(self, node: Node, message: str) -> None:
         super().__init__(message)
         self.node, self.message = node, message
+
+
+_WRONG = (EvaluationError, SlowExpressionError, TooManyCellsError, UnfaithfulError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,16 +106,16 @@ class Evaluator:
         for together in by_columns.values():
             for start in range(0, len(together), _BATCH):
                 # Whatever is wrong with one of them is said when it is asked for by itself.
-                with suppress(EvaluationError, TooManyCellsError, UnfaithfulError):
-                    self._evaluate_truths(together[start : start + _BATCH])
+                with suppress(*_WRONG):
+                    self._evaluate_truths(together[start : start + _BATCH], part=_TRIAL)
 
     def truth(self, node: Node) -> Factor:
         """Return whether a predicate is FALSE, NULL or TRUE on every cell of its columns."""
         self._evaluate_truths([node])
         return self._truths[fingerprint(unaliased(node))]
 
-    def _evaluate_truths(self, nodes: Iterable[Node]) -> None:
-        """Evaluate predicates of the same columns."""
+    def _evaluate_truths(self, nodes: Iterable[Node], part: float = _ALONE) -> None:
+        """Evaluate predicates of the same columns within a ``part`` of the time that is allowed."""
         by_key = {fingerprint(unaliased(node)): node for node in nodes}
         missing = {key: node for key, node in by_key.items() if key not in self._truths}
         if not missing:
@@ -115,7 +129,8 @@ class Evaluator:
             f"AS TINYINT), 1) AS truth{place}"
             for place, node in enumerate(missing.values())
         ]
-        fetched = self._fetch(first, f"SELECT {number} AS cell, {', '.join(truths)} FROM {source}")
+        sql = f"SELECT {number} AS cell, {', '.join(truths)} FROM {source}"
+        fetched = self._fetch(first, sql, part)
         for place, key in enumerate(missing):
             factor = _scatter(columns, fetched["cell"], fetched[f"truth{place}"])
             self._truths[key] = factor.reduce()
@@ -270,12 +285,13 @@ class Evaluator:
             self._cells.add(table)
         return table
 
-    def _fetch(self, node: Node, sql: str) -> dict[str, NDArray[np.generic]]:
+    def _fetch(self, node: Node, sql: str, part: float = _ALONE) -> dict[str, NDArray[np.generic]]:
         try:
-            fetched: dict[str, NDArray[np.generic]] = self.sandbox.fetch(sql)
+            fetched: dict[str, NDArray[np.generic]] = self.sandbox.fetch(
+                sql, part * self.limits.seconds
+            )
         except TooSlowError:
-            seconds = self.limits.seconds
-            raise EvaluationError(node, f"this takes longer than {seconds} seconds") from None
+            raise SlowExpressionError(node) from None
         except duckdb.Error as error:
             raise EvaluationError(node, explain(error)[0]) from None
         return fetched

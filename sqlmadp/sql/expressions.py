@@ -5,23 +5,17 @@ Every mistake is collected with the place where it stands, why it is one, and a 
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-from typing import Literal
-
-from sqlmadp.errors import Problem
 from sqlmadp.schema.domain import Domain
-from sqlmadp.sql.aggregates import PRIVATE, QUANTILES, arguments, canonical, is_aggregate
+from sqlmadp.sql.aggregates import is_aggregate
 from sqlmadp.sql.allowed import (
     AROUND,
     CLOCK_AND_SESSION,
     EXPRESSIONS,
-    FUNCTIONS,
-    OUTER_AGGREGATES,
     TYPES,
     WINDOWS,
     has_only_known_fields,
 )
+from sqlmadp.sql.functions import WINDOW, FunctionChecker, Functions, Over, nearest
 from sqlmadp.sql.records import Records
 from sqlmadp.sql.statements import Span, Statement
 from sqlmadp.sql.syntax import Node, children, span
@@ -29,11 +23,7 @@ from sqlmadp.sql.syntax import Node, children, span
 _COUNT_HINT = "Ask for counts instead: SELECT {key}, COUNT(*) FROM {table} GROUP BY {key}."
 
 _CLASSES = {
-    "WINDOW": (
-        "window",
-        "a window function here would look at single records",
-        "Windows run over answers: SUM(COUNT(*)) OVER (ORDER BY age), with GROUP BY age.",
-    ),
+    "WINDOW": WINDOW,
     "LAMBDA": ("lambda", "lambda functions are not supported", ""),
     "POSITIONAL_REFERENCE": (
         "positional-reference",
@@ -47,33 +37,16 @@ _CLASSES = {
     ),
 }
 
-_SINGLE = frozenset(
-    {"min", "max", "arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by", "first", "last"}
-    | {"any_value", "arbitrary", "bool_and", "bool_or"}
-)
-"""Aggregates that one record can decide."""
 
-Functions = dict[str, tuple[str, str]]
-"""Type and stability of every function that DuckDB knows."""
-
-Over = Literal["records", "block", "answers"]
-"""What an expression runs over: single records, the groups of a private block, or answers."""
-
-
-class ExpressionChecker:
+class ExpressionChecker(FunctionChecker):
     """Collects the mistakes in the expressions of one statement."""
 
     def __init__(self, statement: Statement, domain: Domain, functions: Functions) -> None:
-        self.problems: list[Problem] = []
-        self.statement, self.domain, self._functions = statement, domain, functions
+        super().__init__(statement, domain, functions)
         self.records: Records | None = None
         """The columns that names stand for, where they are known."""
         self.aliases: set[str] = set()
         """The names that the SELECT gives to its result columns."""
-
-    def refuse(self, code: str, message: str, hint: str = "", at: Span | None = None) -> None:
-        """Note a mistake."""
-        self.problems.append(self.statement.problem(code, message, hint=hint, span=at))
 
     def refuse_rows(self, at: Span | None) -> None:
         """Note that records themselves are asked for."""
@@ -102,16 +75,12 @@ class ExpressionChecker:
             case "WINDOW":
                 self._check_window(node)
             case "FUNCTION":
-                if not self._check_function(node, over):
+                if not self.check_function(node, over):
                     return
                 if over == "block" and is_aggregate(node):
                     over = "records"  # Neither FILTER nor an argument may hold another aggregate.
         for child in children(node):
             self.check_expression(child, over)
-
-    def is_any_aggregate(self, name: str) -> bool:
-        """Return whether DuckDB knows a function as an aggregate, answered here or not."""
-        return name.lower() in PRIVATE or self._functions.get(name.lower(), ("",))[0] == "aggregate"
 
     def _check_star(self, node: Node, over: Over) -> None:
         if over == "block" or node["columns"]:
@@ -139,6 +108,17 @@ class ExpressionChecker:
 
     def _refuse_subquery(self, node: Node) -> None:
         """Refuse a condition on records that depends on answers, with the way to do it."""
+        source = node["subquery"]["node"].get("from_table") or {}
+        name = str(source.get("table_name", ""))
+        if any(name.casefold() == public.name.casefold() for public in self.domain.public):
+            self.refuse(
+                "private-subquery",
+                f"a condition on records cannot hold a subquery, not even of the public {name!r}",
+                f"Join it: FROM {self.domain.table} SEMI JOIN {name} USING (...), or ANTI JOIN for "
+                "NOT IN and NOT EXISTS.",
+                span(node),
+            )
+            return
         self.refuse(
             "private-subquery",
             "a condition on records cannot depend on the answer of another query: what is counted "
@@ -162,7 +142,7 @@ class ExpressionChecker:
         elif self._is_known(node, self.records):
             return
         elif name.casefold() in CLOCK_AND_SESSION:
-            self._refuse_nondeterministic(name, span(node))
+            self.refuse_nondeterministic(name, span(node))
         else:
             self.refuse(
                 "unknown-column",
@@ -195,104 +175,3 @@ class ExpressionChecker:
                 "Cast to a number, VARCHAR, BOOLEAN, DATE, TIMESTAMP, TIME or INTERVAL.",
                 span(node),
             )
-
-    # Functions.
-
-    def _check_function(self, node: Node, over: Over) -> bool:
-        """Return whether the function may be used, after recording why not."""
-        name, at = node["function_name"].lower(), span(node)
-        before = len(self.problems)
-        if node["schema"] or node["catalog"]:
-            self.refuse("function", "functions are named without a schema", "", at)
-        elif over == "answers" and name in OUTER_AGGREGATES:
-            pass
-        elif name in PRIVATE:
-            self._check_aggregate(node, name, over)
-        elif name not in FUNCTIONS:
-            self._refuse_function(name, at)
-        elif node["distinct"] or node["filter"] or node["order_bys"]["orders"]:
-            self.refuse("function", f"{name} is not an aggregate", "", at)
-        if any(argument["name"] for argument in node["arguments"]) or node["export_state"]:
-            self.refuse("function", f"named arguments of {name} are not supported", "", at)
-        return len(self.problems) == before
-
-    def _check_aggregate(self, node: Node, name: str, over: Over) -> None:
-        at = span(node)
-        within = canonical(name) in QUANTILES | {"mode"}
-        if over == "records":
-            self.refuse(
-                "misplaced-aggregate",
-                f"{_shown(name)} cannot stand in WHERE, GROUP BY, FILTER or another aggregate",
-                "Conditions on counts belong into HAVING.",
-                at,
-            )
-        elif node["distinct"]:
-            self.refuse(
-                "count-distinct",
-                f"{_shown(name)} of DISTINCT values is not supported: one record can change it "
-                "or not, depending on all others",
-                "Ask for COUNT(*) with GROUP BY: every value that the domain allows is returned.",
-                at,
-            )
-        elif node["order_bys"]["orders"] and not within:
-            self.refuse("function", f"the order of records does not change {name}", "", at)
-        elif any(argument["expression"]["class"] == "STAR" for argument in node["arguments"]):
-            self.refuse("count-star", "only COUNT(*) takes a star", "Write COUNT(*).", at)
-        elif len(node["arguments"]) not in arguments(node):
-            self.refuse("function", f"{_shown(name)} does not take such arguments", "", at)
-        elif len(node["order_bys"]["orders"]) > 1:
-            self.refuse("function", f"{name} is ordered by one value", "", at)
-
-    def _refuse_function(self, name: str, at: Span | None) -> None:
-        kind, stability = self._functions.get(name, ("", ""))
-        if name in _SINGLE:
-            self.refuse(
-                "min-max",
-                f"{self._source(name, at)} depends on a single record, so no noise can hide it",
-                f"Ask for a {'low' if 'min' in name else 'high'} quantile instead: "
-                f"QUANTILE_CONT(..., {'0.01' if 'min' in name else '0.99'}).",
-                at,
-            )
-        elif kind == "aggregate":
-            self.refuse(
-                "aggregate",
-                f"{self._source(name, at)} is not supported",
-                "GROUP BY the column and ask for COUNT(*): its values and counts hold the answer.",
-                at,
-            )
-        elif kind in ("scalar", "macro") and stability not in ("", "CONSISTENT"):
-            self._refuse_nondeterministic(name, at)
-        elif kind == "window":
-            self.refuse(*_CLASSES["WINDOW"], at)
-        elif kind in ("table", "table_macro"):
-            self.refuse("table-function", f"{name} is a table function", "", at)
-        elif kind:
-            self.refuse("function", f"the function {name} is not supported", "", at)
-        else:
-            hint = nearest(name, FUNCTIONS)
-            self.refuse("unknown-function", f"there is no function {name!r}", hint, at)
-
-    def _source(self, name: str, at: Span | None) -> str:
-        """Return a function call as the analyst wrote it, or its name if that is long."""
-        start, length = at or (0, 0)
-        text = self.statement.text.encode()[start : start + length].decode()
-        return text if 0 < len(text) <= 40 and "\n" not in text else name.upper()
-
-    def _refuse_nondeterministic(self, name: str, at: Span | None) -> None:
-        self.refuse(
-            "nondeterministic",
-            f"{name} does not give the same value every time",
-            "Write the value itself, for example DATE '2024-01-31'.",
-            at,
-        )
-
-
-def _shown(name: str) -> str:
-    return "COUNT(*)" if name == "count_star" else name.upper()
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return advice that names the known word nearest to ``name``; empty if none is near."""
-    by_fold = {candidate.casefold(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.casefold(), by_fold, n=1)
-    return f"Did you mean {by_fold[close[0]]!r}?" if close else ""

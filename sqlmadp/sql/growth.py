@@ -11,6 +11,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.syntax import Node, children, span, walk
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ MOST_STEPS = 10**7
 """Steps that matching one pattern or comparing two texts may take."""
 
 _COLUMN = 200
-"""Characters that a value of a column is taken to have."""
+"""Characters that a value of a column is taken to have, if the domain declares no longer one."""
 _REPEATED = frozenset({"repeat", "lpad", "rpad", "to_base", "left", "right"})
 _REPLACED = frozenset({"replace", "regexp_replace", "translate"})
 _LIKE = frozenset(
@@ -42,10 +43,11 @@ def check_growth(node: Node, checker: ExpressionChecker) -> None:
     names = {part["function_name"].lower() for part in calls}
     if not names & (_REPEATED | _REPLACED | _LIKE | _DISTANCE | {"format", "printf"}):
         return
+    column = _longest_value(checker.domain)
     for part in calls:
         name = part["function_name"].lower()
         operands = [argument["expression"] for argument in part["arguments"]]
-        if name in _REPEATED | _REPLACED | {"format", "printf"} and length(part) > LONGEST:
+        if name in _REPEATED | _REPLACED | {"format", "printf"} and length(part, column) > LONGEST:
             checker.refuse(
                 "too-long-text",
                 f"{name} could make text of more than {LONGEST:,} characters",
@@ -53,7 +55,7 @@ def check_growth(node: Node, checker: ExpressionChecker) -> None:
                 span(part),
             )
             return
-        if name in _LIKE | _DISTANCE and _steps(name, operands) > MOST_STEPS:
+        if name in _LIKE | _DISTANCE and _steps(name, operands, column) > MOST_STEPS:
             checker.refuse(
                 "slow-pattern",
                 f"{name} could take more than {MOST_STEPS:,} steps on one value",
@@ -63,14 +65,22 @@ def check_growth(node: Node, checker: ExpressionChecker) -> None:
             return
 
 
-def length(node: Node) -> float:
-    """Return how many characters the value of an expression can have at most."""
+def _longest_value(domain: Domain) -> int:
+    """Return how many characters a value of any column can have."""
+    declared = [value for column in domain.columns for value in column.values]
+    public = [value for table in domain.public for row in table.rows for value in row]
+    texts = [len(value) for value in (*declared, *public) if isinstance(value, str)]
+    return max([*texts, _COLUMN])
+
+
+def length(node: Node, column: int = _COLUMN) -> float:
+    """Return how many characters an expression can have, if a value of a column has ``column``."""
     kind = node["class"]
     if kind == "CONSTANT":
         return len(str(node["literal"].get("text", "")))
     if kind == "COLUMN_REF":
-        return _COLUMN
-    parts = [length(child) for child in children(node)]
+        return column
+    parts = [length(child, column) for child in children(node)]
     if kind != "FUNCTION":
         return max([*parts, 40.0])
     name = node["function_name"].lower()
@@ -98,10 +108,10 @@ def _number(node: Node) -> float:
     return math.inf
 
 
-def _steps(name: str, operands: list[Node]) -> float:
+def _steps(name: str, operands: list[Node], column: int) -> float:
     if len(operands) < 2:
         return 0
-    first, second = length(operands[0]), length(operands[1])
+    first, second = (length(operand, column) for operand in operands[:2])
     if name in _DISTANCE:
         return first * second
     pattern = operands[1]

@@ -32,8 +32,10 @@ class Limits:
     """Entries of all queries of a plan together."""
     cuts: int = 10_000
     """Places at which all statements together may cut one real column."""
-    seconds: int = 20
-    """CPU time that evaluating one expression or running one outer SELECT may take."""
+    seconds: int = 2
+    """CPU seconds that evaluating one expression over declared values may take."""
+    outer_seconds: int = 20
+    """CPU seconds that running what stands around the private blocks may take."""
 
 
 DEFAULT = Limits()

@@ -5,7 +5,7 @@ A real column has no list of values; its cells are what the statements' own cons
 occurs only in
 
     a comparison with constants        income < 1000,  income BETWEEN 10 AND 20,  2 * income > 7
-    a step function                    FLOOR(income / 1000),  ROUND(income, -3),  income // 10
+    a step function                    FLOOR(income / 1000),  ROUND(income, -3),  WIDTH_BUCKET(...)
     IS [NOT] NULL
 
 In the last two of the comparisons, and in a step function, the column goes through a chain of
@@ -43,7 +43,9 @@ _NUMBERS = frozenset(
     {*_INTEGERS, *("U" + name for name in _INTEGERS), "FLOAT", "DOUBLE", "DECIMAL"}
 )
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "greatest", "least"})
-_STEPS = frozenset({"floor", "ceil", "ceiling", "trunc", "round", "//"})
+_STEPS = frozenset({"floor", "ceil", "ceiling", "trunc", "round", "//", "width_bucket"})
+_FIRST = frozenset({"/", "//", "round", "width_bucket"})
+"""Functions that are monotone in their first operand only."""
 _MONOTONE = frozenset({*_ARITHMETIC, *_STEPS, "sqrt"})
 _STEP_TYPES = frozenset({"tinyint", "smallint", "int", "integer", "bigint", "hugeint", "int8"})
 
@@ -130,7 +132,7 @@ def _chain(node: Node, domain: Domain) -> str | None:
         return None
     operands = children(node)
     inner = [place for place, operand in enumerate(operands) if column_names(operand)]
-    if len(inner) != 1 or (inner[0] > 0 and node["function_name"] in ("/", "//", "round")):
+    if len(inner) != 1 or (inner[0] > 0 and node["function_name"].lower() in _FIRST):
         return None
     return _chain(operands[inner[0]], domain)
 

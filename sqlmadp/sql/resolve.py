@@ -52,8 +52,6 @@ class Resolved:
     """The SELECT over the block."""
     measures: tuple[int | None, ...]
     """For every result column, the aggregate that it is a bare copy of."""
-    depends: tuple[bool, ...]
-    """For every result column, whether it reads an aggregate at all."""
     tracked: bool
     """Whether the outer SELECT can say which group a row comes from."""
 
@@ -151,7 +149,6 @@ class Resolver:
             aggregates=tuple(self._aggregates),
             outer={**outer, "qualify": qualify},
             measures=tuple(_measure(item) for item in items),
-            depends=tuple(any(_measure(part) is not None for part in walk(item)) for item in items),
             tracked=tracked,
         )
 
@@ -159,6 +156,13 @@ class Resolver:
         """Return the keys of every grouping set."""
         if self._groups_by_all or not self._tree["group_sets"]:
             return (tuple(dict.fromkeys(places)),)
+        if len(self._tree["group_sets"]) > 1 and len(set(places)) < len(places):
+            # DuckDB then takes them for two keys in some sets and for one in others.
+            raise self._statement.refuse(
+                "grouping",
+                "grouping sets name one key in two spellings",
+                hint="Spell it the same way everywhere, as in CUBE (p.age, p.age).",
+            )
         return tuple(
             tuple(dict.fromkeys(places[number] for number in numbers))
             for numbers in self._tree["group_sets"]
@@ -184,9 +188,16 @@ class Resolver:
         return [item for item in self._items if not _has_aggregate(item)]
 
     def _group_key(self, node: Node) -> Node:
-        if not self._groups_by_all and _is_ordinal(node):
-            return self._items[int(node["literal"]["text"]) - 1]
-        return node
+        if self._groups_by_all or not _is_ordinal(node):
+            return node
+        number = int(node["literal"]["text"])
+        if not 1 <= number <= len(self._items):
+            raise self._statement.refuse(
+                "unknown-column",
+                f"GROUP BY {number}: there are {len(self._items)} result columns",
+                span=span(node),
+            )
+        return self._items[number - 1]
 
     # Names over records: a column comes before an alias.
 

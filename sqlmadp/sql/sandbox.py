@@ -8,20 +8,20 @@ values.  It has no way to files, networks, extensions or the variables of this p
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import duckdb
+import msgspec
 
 from sqlmadp.errors import SqlError
 from sqlmadp.schema.domain import Domain, PublicTable
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.records import stored_name
 from sqlmadp.sql.statements import Span, Statement
-from sqlmadp.sql.syntax import Node, bare, fingerprint, select, unaliased
+from sqlmadp.sql.stopwatch import interrupted
+from sqlmadp.sql.syntax import Node, fingerprint, select, unaliased
 
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,
@@ -36,16 +36,33 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "errors_as_json": True,
 }
 
+MACROS = (
+    # Standard SQL's, which DuckDB does not have; worked out as PostgreSQL does.
+    "CREATE MACRO width_bucket(x, low, high, buckets) AS CASE "
+    "WHEN (low < high AND x < low) OR (low > high AND x > low) THEN 0::BIGINT "
+    "WHEN (low < high AND x >= high) OR (low > high AND x <= high) THEN buckets::BIGINT + 1 "
+    "ELSE CAST(floor(buckets * ((x - low) / (high - low))) AS BIGINT) + 1 END",
+)
+"""Functions that statements may use beside DuckDB's own."""
+
 ResultColumns = tuple[tuple[str, str], ...]
 """Name and DuckDB type of every result column."""
 
 
-class TooSlowError(Exception):
-    """An expression took longer than the limits allow."""
-
-
 class UnfaithfulError(Exception):
     """DuckDB reads an expression differently after printing it."""
+
+
+def locked_connection() -> duckdb.DuckDBPyConnection:
+    """Return an empty in-memory DuckDB without any way out."""
+    connection = duckdb.connect(":memory:", config=SETTINGS)
+    for macro in MACROS:
+        connection.execute(macro)
+    # The two last doors: TIMESTAMPTZ arithmetic would follow the machine's time zone,
+    # and a statement must not change what the lines above have set.
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET lock_configuration = true")
+    return connection
 
 
 class Sandbox:
@@ -53,11 +70,7 @@ class Sandbox:
 
     def __init__(self, domain: Domain, limits: Limits = DEFAULT) -> None:
         self._limits = limits
-        self._connection = duckdb.connect(":memory:", config=SETTINGS)
-        # The two last doors: TIMESTAMPTZ arithmetic would follow the machine's time zone,
-        # and a statement must not change what the lines above have set.
-        self._connection.execute("SET TimeZone = 'UTC'")
-        self._connection.execute("SET lock_configuration = true")
+        self._connection = locked_connection()
         columns = ", ".join(f"{quote(c.name)} {c.sql_type}" for c in domain.columns)
         self._connection.execute(f"CREATE TABLE {quote(domain.table)} ({columns})")
         for number, public in enumerate(domain.public):
@@ -73,9 +86,9 @@ class Sandbox:
         """Run SQL of our own making; the caller fetches the result to its end."""
         return self._connection.execute(sql, list(parameters))
 
-    def fetch(self, sql: str) -> dict[str, Any]:
-        """Run SQL of our own making within the time that is allowed, and fetch it as arrays."""
-        with interrupted(self._connection, self._limits.seconds):
+    def fetch(self, sql: str, seconds: float) -> dict[str, Any]:
+        """Run SQL of our own making within ``seconds`` of CPU time, and fetch it as arrays."""
+        with interrupted(self._connection, seconds):
             fetched: dict[str, Any] = self._connection.execute(sql).fetchnumpy()
             return fetched
 
@@ -90,7 +103,7 @@ class Sandbox:
 
     def read_ahead(self, texts: Iterable[str]) -> None:
         """Parse many statements at once, which is faster than one by one."""
-        wanted = sorted(set(texts) - self._trees.keys())
+        wanted = sorted(t for t in set(texts) - self._trees.keys() if not self._is_too_large(t))
         if not wanted:
             return
         rows = self._connection.execute(
@@ -99,11 +112,23 @@ class Sandbox:
         ).fetchall()
         self._trees.update(rows)
 
+    def _is_too_large(self, text: str) -> bool:
+        """Return whether a text has too many tokens to be parsed in reasonable time."""
+        # Nearly all texts have fewer characters than that.
+        return len(text) > self._limits.parts < len(duckdb.tokenize(text))
+
     def parse(self, statement: Statement) -> Node:
         """Return the SELECT of a statement as DuckDB's syntax tree."""
+        if self._is_too_large(statement.text):
+            raise statement.refuse(
+                "too-large",
+                f"the statement has more than {self._limits.parts:,} parts",
+                hint=advice("parts"),
+                span=(0, 1),
+            )
         self.read_ahead([statement.text])
         try:
-            tree = json.loads(self._trees.pop(statement.text))
+            tree = msgspec.json.decode(self._trees.pop(statement.text))
         except RecursionError:
             raise _too_deep(statement, self._limits) from None
         if tree["error"]:
@@ -143,7 +168,12 @@ class Sandbox:
             self._connection.execute(statement.text).fetchall()
         except duckdb.Error as error:
             message, span = explain(error)
-            raise statement.refuse("duckdb", message, span=span) from None
+            hint = (
+                "Add it to GROUP BY, or count or sum it."
+                if "GROUP BY clause" in message
+                else "DuckDB refuses this statement itself, whatever the table holds."
+            )
+            raise statement.refuse("duckdb", message, hint=hint, span=span) from None
         raise statement.refuse("duckdb", "DuckDB cannot say what this statement returns")
 
     def describe_outer(
@@ -178,7 +208,9 @@ class Sandbox:
         wanted = {fingerprint(node): node for node in selects}
         missing = {key: node for key, node in wanted.items() if key not in self._texts}
         trees = [
-            json.dumps({"error": False, "statements": [{"node": node, "named_param_map": []}]})
+            msgspec.json.encode(
+                {"error": False, "statements": [{"node": node, "named_param_map": []}]}
+            ).decode()
             for node in missing.values()
         ]
         if not trees:
@@ -191,9 +223,9 @@ class Sandbox:
             ).fetchall()
         except duckdb.Error:
             return  # One of them cannot be printed; ``print`` will tell which.
-        for (key, node), (text, again) in zip(missing.items(), rows, strict=True):
-            tree = json.loads(again)
-            if not tree["error"] and bare(tree["statements"][0]["node"]) == bare(node):
+        for key, (text, again) in zip(missing, rows, strict=True):
+            tree = msgspec.json.decode(again)
+            if not tree["error"] and fingerprint(tree["statements"][0]["node"]) == key:
                 self._texts[key] = text
 
     def print(self, node: Node) -> str:
@@ -261,20 +293,6 @@ def _too_deep(statement: Statement, limits: Limits) -> SqlError:
         hint="Use IN for long lists of values, and AND or OR, which do not nest. "
         + advice("nesting"),
     )
-
-
-@contextmanager
-def interrupted(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    """Interrupt what runs on a connection after ``seconds``, as TooSlowError."""
-    timer = threading.Timer(seconds, connection.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except duckdb.InterruptException:
-        raise TooSlowError from None
-    finally:
-        timer.cancel()
 
 
 def load_public(

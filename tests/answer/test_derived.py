@@ -1,12 +1,16 @@
 """Derived aggregates with noise: they stay within what the domain allows."""
 
+from datetime import date
+
+import duckdb
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sqlmadp.answer.derived import derive, running_counts
+from sqlmadp.answer.derived import derive
+from sqlmadp.answer.quantiles import running_counts
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.bind import bind
 from sqlmadp.sql.evaluate import Evaluator
@@ -17,6 +21,7 @@ DOMAIN = Domain(
     columns=(
         Column(name="age", type="integer", minimum=0, maximum=9),
         Column(name="sex", type="category", values=("m", "f")),
+        Column(name="day", type="date", minimum=date(2020, 1, 1), maximum=date(2020, 3, 31)),
     ),
 )
 EVALUATOR = Evaluator(DOMAIN)
@@ -73,3 +78,17 @@ def test_quantiles_ascend_with_their_fraction(histogram):
     if value is not None:
         low, middle, high = (float(part) for part in value.strip("[]").split(", "))
         assert 0 <= low <= middle <= high <= 9
+
+
+@given(
+    st.lists(st.integers(0, 90), min_size=1, max_size=9),
+    st.sampled_from([0.1, 0.25, 0.3, 0.7, 0.9]),
+)
+def test_quantiles_between_two_days_are_duckdbs_to_the_microsecond(days, fraction):
+    histogram = np.bincount(days, minlength=91)
+    ((value,),) = derived(f"SELECT QUANTILE_CONT(day, {fraction}) FROM people", histogram)
+    days_of_duckdb = f"SELECT DATE '2020-01-01' + unnest({days}) AS day"
+    ((exact,),) = duckdb.sql(
+        f"SELECT QUANTILE_CONT(day, {fraction}) FROM ({days_of_duckdb})"
+    ).fetchall()
+    assert np.datetime64(value) == np.datetime64(exact)

@@ -12,9 +12,6 @@ SELECT * FROM people;
 SELECT age, sex FROM people WHERE age > 3;
 -- 1:8 rows: this would return rows of individuals
 
-SELECT age FROM people GROUP BY age;
--- 1:1 no-aggregate: the statement groups but counts nothing
-
 SELECT COUNT(*) FROM persons;
 -- 1:22 unknown-table: there is no table 'persons'
 

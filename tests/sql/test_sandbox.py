@@ -40,6 +40,7 @@ def test_every_listed_function_is_a_scalar_that_never_varies(sandbox):
     # A macro has no stability of its own; those on the list are made of listed functions.
     assert {name for name in FUNCTIONS if known[name][0] == "macro"} <= {
         *("date_add", "days_in_month", "fdiv", "fmod", "if", "nullif", "split_part"),
+        "width_bucket",
     }
     rest = [known[name] for name in FUNCTIONS if known[name][0] != "macro"]
     assert set(rest) == {("scalar", "CONSISTENT")}

@@ -1,0 +1,197 @@
+"""Private blocks over the domain: keys, linear pieces and aggregates of one resolved SELECT.
+
+Predicates, keys and values are evaluated over declared values by DuckDB, and become rows over the
+cells of marginals: see ``evaluate``, ``predicate`` and ``groups``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from sqlmadp.schema.marginal import Block
+from sqlmadp.sql.aggregates import LINEAR, Aggregate, Piece
+from sqlmadp.sql.bound import BoundAggregate, BoundPiece, Keys, PrivateBlock
+from sqlmadp.sql.evaluate import Evaluator, KeyValues
+from sqlmadp.sql.groups import Groups, TooManyGroupsError, Values, block, form_groups, histogram
+from sqlmadp.sql.predicate import conjuncts, guarded, masks
+from sqlmadp.sql.real import uses
+from sqlmadp.sql.resolve import Resolved
+from sqlmadp.sql.sandbox import quote
+from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.syntax import Node, column_names, function, lookup, span
+
+_NESTED = ("[", "STRUCT", "MAP", "UNION", "LIST")
+
+
+def private_block(resolved: Resolved, statement: Statement, evaluator: Evaluator) -> PrivateBlock:
+    """Return one private block with the rows of its pieces."""
+    _require_single_matches(resolved, statement, evaluator)
+    guards = [part for node in resolved.where for part in conjuncts(node)]
+    where = masks(guards, evaluator)
+    keys = [
+        guarded(node, guards, lambda part: _key(part, statement, evaluator))
+        for node in resolved.keys
+    ]
+    sets = [
+        form_groups(
+            where,
+            [keys[place].factor for place in places],
+            grouped=bool(places),
+            limits=evaluator.limits,
+        )
+        for places in resolved.sets
+    ]
+    rows = sum(groups.size for groups in sets)
+    if rows > evaluator.limits.groups:
+        raise TooManyGroupsError(rows, evaluator.limits.groups)
+    order = {piece.key: place for place, piece in enumerate(resolved.pieces)}
+    asked = {p.key for a in resolved.aggregates if a.function in LINEAR for p in a.pieces}
+    return PrivateBlock(
+        name=resolved.name,
+        rows=rows,
+        keys=_keys(resolved, keys, sets),
+        pieces=tuple(
+            _scaled(bound) if piece.kind == "sum" and piece.key not in asked else bound
+            for piece in resolved.pieces
+            for bound in [_piece(piece, guards, sets, statement, evaluator)]
+        ),
+        aggregates=tuple(
+            _aggregate(aggregate, order, statement, evaluator) for aggregate in resolved.aggregates
+        ),
+    )
+
+
+def _require_single_matches(resolved: Resolved, statement: Statement, evaluator: Evaluator) -> None:
+    """Refuse a public table with several rows for one record: it would be counted twice."""
+    for joined in resolved.lookups:
+        found = lookup(function("count_star"), joined.source, joined.where)
+        for use in uses(found, statement, evaluator.domain):
+            raise statement.refuse(
+                "real-column", f"a join cannot depend on the real column {use.column!r}"
+            )
+        matches = evaluator.argument(found).numbers
+        if matches.max(initial=0) > 1:
+            raise statement.refuse(
+                "join",
+                f"a record could meet {int(matches.max())} rows of the public table, and would be "
+                "counted as often",
+                hint="Join on columns that have at most one row for each combination of values.",
+                span=joined.place,
+            )
+
+
+def _keys(resolved: Resolved, keys: list[KeyValues], sets: list[Groups]) -> Keys:
+    """Return keys and GROUPING() of all groups; a key outside a grouping set is NULL there."""
+    columns: list[list[np.ndarray]] = [[] for _ in keys]
+    marks: list[list[np.ndarray]] = [[] for _ in resolved.groupings]
+    for places, groups in zip(resolved.sets, sets, strict=True):
+        here = {place: number for number, place in enumerate(places)}
+        for place, key in enumerate(keys):
+            missing = np.full(groups.size, None, dtype=object)
+            found = key.texts[groups.codes[:, here[place]]] if place in here else missing
+            columns[place].append(found)
+        for parts, grouping in zip(marks, resolved.groupings, strict=True):
+            bits = "".join("0" if place in here else "1" for place in grouping)
+            parts.append(np.full(groups.size, str(int(bits, 2)), dtype=object))
+    return Keys(
+        (
+            *(f"__k{place}" for place in range(len(keys))),
+            *(f"__g{place}" for place in range(len(marks))),
+        ),
+        (*(key.type for key in keys), *("BIGINT" for _ in marks)),
+        tuple(np.concatenate(parts) for parts in (*columns, *marks)),
+    )
+
+
+def _piece(
+    piece: Piece,
+    guards: list[Node],
+    sets: list[Groups],
+    statement: Statement,
+    evaluator: Evaluator,
+) -> BoundPiece:
+    own = [part for node in piece.where for part in conjuncts(node)]
+    chosen = masks(own, evaluator, guards)
+    if piece.value is None:
+        return BoundPiece("count", tuple(block(groups, chosen) for groups in sets), None)
+    argument = guarded(piece.value, [*guards, *own], evaluator.argument)
+    values = Values(argument.factor, argument.numbers)
+    if piece.kind == "histogram":
+        return BoundPiece(
+            "histogram", tuple(histogram(groups, chosen, values) for groups in sets), argument
+        )
+    if not np.isfinite(argument.numbers).all() or argument.type in ("DATE", "TIMESTAMP"):
+        raise statement.refuse(
+            "sum-type",
+            f"a {argument.type} cannot be summed or averaged: its values are no finite numbers",
+            hint="MEDIAN and QUANTILE_DISC work for every ordered type.",
+            span=span(piece.value),
+        )
+    return BoundPiece("sum", tuple(block(groups, chosen, values) for groups in sets), argument)
+
+
+def _scaled(piece: BoundPiece) -> BoundPiece:
+    """Return a sum whose largest value lies between 1/2 and 1, by an exact factor."""
+    numbers = piece.argument.numbers if piece.argument is not None else np.zeros(0)
+    largest = float(np.abs(numbers).max(initial=0.0))
+    scale = 2.0 ** math.ceil(math.log2(largest)) if largest > 0 else 1.0
+    blocks = tuple(Block(part.marginal, part.matrix * (1 / scale)) for part in piece.blocks)
+    return replace(piece, blocks=blocks, scale=scale)
+
+
+def _aggregate(
+    aggregate: Aggregate, order: dict[str, int], statement: Statement, evaluator: Evaluator
+) -> BoundAggregate:
+    fractions, listed = _fractions(aggregate, statement, evaluator)
+    return BoundAggregate(
+        function=aggregate.function,
+        type=_type_of(aggregate, evaluator),
+        pieces=tuple(order[piece.key] for piece in aggregate.pieces),
+        fractions=fractions,
+        listed=listed,
+        descending=aggregate.descending,
+    )
+
+
+def _type_of(aggregate: Aggregate, evaluator: Evaluator) -> str:
+    """Return the type that DuckDB gives to an aggregate."""
+    if aggregate.function in ("count", "count_if"):
+        return "BIGINT" if aggregate.function == "count" else "HUGEINT"
+    call = evaluator.sandbox.print_expression(aggregate.call)
+    table = quote(evaluator.domain.table)
+    return evaluator.sandbox.type_of(f"SELECT {call} FROM {table}")
+
+
+def _fractions(
+    aggregate: Aggregate, statement: Statement, evaluator: Evaluator
+) -> tuple[tuple[Fraction | float | None, ...], bool]:
+    """Return the constants that say which quantiles are asked for, and whether as a list."""
+    if aggregate.fraction is None:
+        return ((Fraction(1, 2),), False) if aggregate.function == "median" else ((), False)
+    if column_names(aggregate.fraction):
+        raise statement.refuse(
+            "quantile",
+            "the fraction of a quantile is a constant",
+            span=span(aggregate.fraction),
+        )
+    values, listed = evaluator.constants(aggregate.fraction)
+    if any(value is None or not -1 <= value <= 1 for value in values):
+        raise statement.refuse(
+            "quantile",
+            "the fraction of a quantile lies between 0 and 1",
+            span=span(aggregate.fraction),
+        )
+    return tuple(values), listed
+
+
+def _key(node: Node, statement: Statement, evaluator: Evaluator) -> KeyValues:
+    key = evaluator.key(node)
+    if any(mark in key.type for mark in _NESTED):
+        raise statement.refuse(
+            "key-type", f"groups cannot be formed by a {key.type}", span=span(node)
+        )
+    return key

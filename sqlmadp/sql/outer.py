@@ -1,0 +1,126 @@
+"""What runs around the private blocks: SQL over the tables of their answers.
+
+It must return exactly the columns, with the types, that DuckDB gives to the statement itself.
+"""
+
+from __future__ import annotations
+
+import duckdb
+
+from sqlmadp.schema.domain import Domain
+from sqlmadp.sql.aggregates import LINEAR
+from sqlmadp.sql.bound import BoundQuery, PrivateBlock
+from sqlmadp.sql.crossing import crossed_rows
+from sqlmadp.sql.evaluate import Evaluator
+from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.limits import advice
+from sqlmadp.sql.linear import Tables, shape_of
+from sqlmadp.sql.resolve import Resolved
+from sqlmadp.sql.rewrite import Rewritten
+from sqlmadp.sql.sandbox import ResultColumns, explain
+from sqlmadp.sql.statements import Statement
+
+
+def bound_query(
+    statement: Statement,
+    rewritten: Rewritten,
+    columns: ResultColumns,
+    blocks: tuple[PrivateBlock, ...],
+    evaluator: Evaluator,
+) -> BoundQuery:
+    """Put a statement together from its blocks and what runs around them."""
+    _require_few_rows(statement, rewritten, blocks, evaluator)
+    top = rewritten.top
+    tracked = top is not None and top.tracked
+    shape = shape_of(rewritten.untouched, len(columns) + tracked, _tables(blocks, evaluator.domain))
+    return BoundQuery(
+        statement=statement,
+        blocks=blocks,
+        outer=_outer(statement, rewritten, columns, blocks, evaluator),
+        columns=columns,
+        tracked=tracked,
+        top=next((n for n, b in enumerate(blocks) if top is not None and b.name == top.name), 0),
+        untouched=evaluator.sandbox.print(rewritten.untouched),
+        measures=top.measures if top is not None and tracked else (None,) * len(columns),
+        kinds=shape.kinds[: len(columns)],
+        local=shape.local[: len(columns)] if tracked else (False,) * len(columns),
+        fixed=shape.fixed,
+        public=evaluator.domain.public,
+    )
+
+
+def _require_few_rows(
+    statement: Statement,
+    rewritten: Rewritten,
+    blocks: tuple[PrivateBlock, ...],
+    evaluator: Evaluator,
+) -> None:
+    """Refuse a join without a condition that makes too many rows of answers."""
+    sizes = {public.name.casefold(): len(public.rows) for public in evaluator.domain.public}
+    sizes |= {block.name: block.rows for block in blocks}
+    rows, limit = crossed_rows(rewritten.tree, sizes), evaluator.limits.groups
+    if rows > limit:
+        raise statement.refuse(
+            "too-many-groups",
+            f"answers are joined without a condition to {rows:,} rows; at most {limit:,} are "
+            "supported",
+            hint=f"Join them on their keys. {advice('groups')}",
+        )
+
+
+def _tables(blocks: tuple[PrivateBlock, ...], domain: Domain) -> Tables:
+    """Return how the columns of all tables depend on the answers."""
+    tables: dict[str, list[tuple[str, Kind]]] = {
+        public.name: [(name, Kind.FREE) for name, _ in public.columns] for public in domain.public
+    }
+    for block in blocks:
+        tables[block.name] = [
+            *((name, Kind.FREE) for name in (*block.keys.names, "rowid")),
+            *(
+                (f"__a{place}", Kind.LINEAR if each.function in LINEAR else Kind.OTHER)
+                for place, each in enumerate(block.aggregates)
+            ),
+        ]
+    return tables
+
+
+def _outer(
+    statement: Statement,
+    rewritten: Rewritten,
+    columns: ResultColumns,
+    blocks: tuple[PrivateBlock, ...],
+    evaluator: Evaluator,
+) -> str:
+    """Return the outer SQL as text: exactly the types of ``columns``, then maybe the group."""
+    text = evaluator.sandbox.print(rewritten.tree)
+    kinds = _copied_types(rewritten.top, blocks)
+    try:
+        kinds = kinds or evaluator.sandbox.describe_outer(text, {b.name: b.columns for b in blocks})
+    except duckdb.Error as error:
+        raise statement.refuse(
+            "outer",
+            "what runs over the answers cannot be carried over: " + explain(error)[0],
+            hint="A subquery cannot refer to columns of the SELECT around it here.",
+        ) from None
+    kinds = kinds[: len(columns)]
+    for have, (name, want) in zip(kinds, columns, strict=True):
+        if have != want:
+            raise statement.refuse(
+                "type-changed",
+                f"the result column {name!r} would become {have} instead of {want}",
+                hint=f"CAST it to {want} in the statement.",
+            )
+    return text
+
+
+def _copied_types(top: Resolved | None, blocks: tuple[PrivateBlock, ...]) -> tuple[str, ...] | None:
+    """Return the types of a SELECT of nothing but keys and aggregates; None for any other."""
+    if (
+        top is None
+        or not top.tracked
+        or any(item["class"] != "COLUMN_REF" for item in top.outer["select_list"])
+    ):
+        return None
+    types = next(dict(block.columns) for block in blocks if block.name == top.name)
+    names = [item["column_names"][-1] for item in top.outer["select_list"][:-1]]
+    return tuple(types[name] for name in names)

@@ -1,0 +1,116 @@
+"""The table that generated statements run on: its domain, records, and DuckDB to compare with.
+
+Records have NULLs and values that the domain does not declare; ``inside`` says how the declaration
+counts them.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from datetime import date, timedelta
+
+import duckdb
+
+from sqlmadp.schema.domain import Column, Domain, PublicTable
+from sqlmadp.sql.sandbox import MACROS
+
+FIRST_DAY = date(2020, 1, 29)
+
+DOMAIN = Domain(
+    table="people",
+    columns=(
+        Column(name="age", type="integer", minimum=-1, maximum=4, outside="clamp"),
+        Column(name="level", type="category", values=(5, 1, 2), nullable=True),
+        Column(name="sex", type="category", values=("m", "f", "Other"), nullable=True),
+        Column(name="day", type="date", minimum=FIRST_DAY, maximum=date(2020, 2, 4)),
+        Column(name="income", type="real", minimum=0.0, maximum=100.0, nullable=True),
+        Column(name="member", type="boolean", nullable=True),
+    ),
+    public=(
+        PublicTable(
+            name="levels",
+            columns=(("level", "BIGINT"), ("title", "VARCHAR"), ("pay", "DOUBLE")),
+            rows=((1, "low", 1.5), (5, "high", 20.0), (7, "none", None)),
+        ),
+        PublicTable(
+            name="sexes",
+            columns=(("code", "VARCHAR"), ("label", "VARCHAR")),
+            rows=(("m", "male"), ("f", "female")),
+        ),
+    ),
+)
+
+Record = tuple[object, ...]
+
+
+def table(seed: int, size: int | None = None) -> list[Record]:
+    """Return records with NULLs and with values that the domain does not declare."""
+    rng = random.Random(seed)
+    return [
+        (
+            rng.choice([-1, 0, 1, 2, 3, 4, 4, 2, 9, -7]),
+            rng.choice([5, 1, 2, None, 1, 2, 3]),
+            rng.choice(["m", "f", "Other", None, "f", "m", "x", "M"]),
+            FIRST_DAY + timedelta(rng.choice([0, 1, 2, 3, 4, 5, 6, 2, 3, 40])),
+            rng.choice(
+                [None, 0.0, 10.0, 10.5, 99.5, 100.0, 25.0, 50.0, rng.uniform(0, 100), 101.0]
+            ),
+            rng.choice([True, False, None]),
+        )
+        for _ in range(rng.randint(0, 60) if size is None else size)
+    ]
+
+
+def inside(records: list[Record]) -> list[Record]:
+    """Return the records as the declaration counts them: dropped or clamped where outside."""
+    kept = []
+    for age, level, sex, day, income, member in records:
+        declared = level in (5, 1, 2, None) and sex in ("m", "f", "Other", None)
+        if declared and day <= date(2020, 2, 4) and (income is None or income <= 100):
+            kept.append((max(-1, min(4, age)), level, sex, day, income, member))
+    return kept
+
+
+def reference_connection(records: list[Record]) -> duckdb.DuckDBPyConnection:
+    """Return DuckDB with the records and the public tables."""
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    for macro in MACROS:
+        connection.execute(macro)
+    columns = ", ".join(f"{c.name} {c.sql_type}" for c in DOMAIN.columns)
+    connection.execute(f"CREATE TABLE people ({columns})")
+    if records:
+        connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?)", records)
+    for public in DOMAIN.public:
+        listed = ", ".join(f"{name} {kind}" for name, kind in public.columns)
+        connection.execute(f"CREATE TABLE {public.name} ({listed})")
+        marks = ", ".join("?" for _ in public.columns)
+        connection.executemany(f"INSERT INTO {public.name} VALUES ({marks})", list(public.rows))
+    return connection
+
+
+def same(ours: object, theirs: object) -> bool:
+    """Return whether two values are equal, numbers with a fraction to nine digits."""
+    if isinstance(ours, float) and isinstance(theirs, float):
+        if math.isnan(ours) or math.isnan(theirs):
+            return math.isnan(ours) and math.isnan(theirs)
+        return math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-9)
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    return ours == theirs
+
+
+def same_rows(ours: list[tuple], theirs: list[tuple], *, ordered: bool = False) -> bool:
+    """Return whether two results hold the same rows, in the same order if that is asked."""
+    if len(ours) != len(theirs):
+        return False
+    if ordered:
+        return all(all(map(same, *pair)) for pair in zip(ours, theirs, strict=True))
+    rest = list(theirs)
+    for row in ours:
+        match = next((o for o in rest if all(map(same, row, o))), None)
+        if match is None:
+            return False
+        rest.remove(match)
+    return True
