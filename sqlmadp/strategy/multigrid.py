@@ -1,0 +1,108 @@
+"""p-Identity for many groups: first over neighbours merged, then over fewer merged ones.
+
+Let B be constant over merged groups G of ``n_g`` groups each, with as many columns as there are
+merged groups, and ``U = G^T diag(n)^(-1/2)`` the merged groups' indicators at length 1.  Across U
+and its complement ``A^T A`` falls apart, and the loss of `p_identity` over all groups is exactly
+
+    f(B) = s^T (U^T M U * K) s + r^T s^2,    K = (I + N^T N)^-1,   N = B diag(n)^(1/2),
+    r_g = the trace of M inside g, less its part along U,
+
+which costs no more than a loss over that few groups.  So most of the search is done where it is
+cheap, for several numbers of rows; the best goes on over finer and finer groups, starting just
+where it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqlmadp.strategy.p_identity import descend, stretches
+
+Matrix = NDArray[np.float64]
+
+COARSEST = 64, 256
+"""Merged groups to begin with, at least and at most; in between an eighth of all groups."""
+
+FINER = 2, 4
+"""How many times as many they are later on, as far as there are groups."""
+
+ROWS = 1 / 64, 1 / 24, 1 / 14
+"""Numbers of rows to try, in units of the number of groups."""
+
+FIRST = 60
+"""Steps of the search for each number of rows."""
+
+STEPS = 200, 150, 40
+"""Steps over the coarsest groups for the best number of rows and the next; then over finer ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A workload over merged groups."""
+
+    gram: Matrix
+    """``U^T M U``."""
+    rest: Matrix
+    """The trace of M inside each merged group, less its part along U."""
+    sizes: Matrix
+    labels: NDArray[np.int64]
+    """The merged group of every group."""
+
+    @classmethod
+    def of(cls, gram: Matrix, count: int) -> Grid:
+        """Merge neighbours into ``count`` groups of about the same size."""
+        groups = len(gram)
+        starts = -(-np.arange(count) * groups // count)
+        labels = np.repeat(np.arange(count), np.diff(np.append(starts, groups)))
+        sizes = np.bincount(labels).astype(np.float64)
+        sums = np.add.reduceat(np.add.reduceat(gram, starts, axis=0), starts, axis=1)
+        merged = sums / np.sqrt(np.outer(sizes, sizes))
+        rest = np.bincount(labels, weights=np.diag(gram)) - np.diag(merged)
+        return cls(merged, np.maximum(rest, 0), sizes, labels)
+
+    def loss(self, rows: Matrix) -> tuple[float, Matrix]:
+        """Return the loss over all groups for rows constant over merged ones, and its gradient."""
+        count, groups = rows.shape
+        roots = np.sqrt(self.sizes)
+        scaled = rows * roots
+        solved = np.linalg.solve(np.eye(count) + scaled @ scaled.T, scaled)
+        kernel = -(scaled.T @ solved)
+        kernel[np.diag_indices(groups)] += 1
+        sums = 1 + rows.sum(axis=0)
+        pull = (self.gram * kernel) @ sums + self.rest * sums
+        weighted = ((solved * sums) @ self.gram) * sums
+        gradient = 2 * (pull + roots * ((weighted @ scaled.T) @ solved - weighted))
+        return float(sums @ pull), gradient
+
+
+def search(gram: Matrix, frozen: NDArray[np.bool_]) -> Matrix:
+    """Return the rows B of a good p-Identity strategy; columns of frozen groups stay 0."""
+    groups = len(gram)
+    gram = gram / np.trace(gram)
+    first = int(np.clip(groups // 8, *COARSEST))
+    grid = Grid.of(gram, first)
+    counts = sorted({int(np.clip(round(part * groups), 2, first // 2)) for part in ROWS})
+    tried = [_descended(grid, stretches(count, first), FIRST) for count in counts]
+    best = min(range(len(tried)), key=lambda number: tried[number][0])
+    # More rows take more steps, so the next number of rows may be better in the end.
+    finalists = [_descended(grid, rows, STEPS[0]) for _, rows in tried[best : best + 2]]
+    rows = min(finalists, key=lambda pair: pair[0])[1]
+    for times, steps in zip(FINER, STEPS[1:], strict=True):
+        finer = Grid.of(gram, min(groups, times * first))
+        rows = _descended(finer, _moved(rows, grid, finer), steps)[1]
+        grid = finer
+    return np.asarray(rows[:, grid.labels] * ~frozen)
+
+
+def _descended(grid: Grid, start: Matrix, steps: int) -> tuple[float, Matrix]:
+    free = np.zeros(len(grid.sizes), dtype=np.bool_)
+    return descend(start, grid.loss, free, steps=steps)
+
+
+def _moved(rows: Matrix, grid: Grid, finer: Grid) -> Matrix:
+    """Return rows over a finer grid: each merged group takes what its first group had."""
+    first = np.searchsorted(finer.labels, np.arange(len(finer.sizes)))
+    return np.asarray(rows[:, grid.labels[first]])
