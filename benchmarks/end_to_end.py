@@ -1,6 +1,6 @@
 """A release of 1,000 statements against DuckDB running the same statements on the table.
 
-    python benchmarks/end_to_end.py [--records 10000000] [--statements 1000] [--mechanism waterfilling]
+    python benchmarks/end_to_end.py [--records 10000000] [--statements 1000] [--mechanism M]
 
 Five analysts ask 1,000 statements over five columns in Parquet: histograms, ranges, filters and
 two-way tables, each with constants of its own.  The baseline is DuckDB, one thread, which runs
@@ -116,10 +116,7 @@ def released(plan: Path, cache: Path) -> float:
     )
     after = os.times()
     return (
-        after.children_user
-        + after.children_system
-        - before.children_user
-        - before.children_system
+        after.children_user + after.children_system - before.children_user - before.children_system
     )
 
 

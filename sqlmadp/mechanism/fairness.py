@@ -8,7 +8,8 @@ summed over analyst i's queries; A holds the rows that analyst i reads.  With s_
     interference    I_i(j) = Err_j(M, all, epsilon) / Err_j(M, all but i, (1 - s_i) epsilon)
 
 A ratio above 1 is a violation.  Nothing is clipped.  Selection is deterministic, so leaving an
-analyst out holds everybody else's own strategy fixed.
+analyst out holds everybody else's own strategy fixed; and a mechanism that settles on one of
+several rules by looking at everyone keeps to that rule.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.mechanism.base import JointStrategy, Mechanism
+from sqlmadp.mechanism import left_out
+from sqlmadp.mechanism.base import Joining, JointStrategy, Mechanism, settled
 from sqlmadp.workload.solver import Solver, solver_for
 from sqlmadp.workload.workload import Workload
 
@@ -48,7 +50,7 @@ class Outcome:
     @property
     def ratios(self) -> tuple[float, ...]:
         """Return each analyst's sharing ratio."""
-        return tuple(_ratio(e, a) for e, a in zip(self.errors, self.alone, strict=True))
+        return tuple(ratio(e, a) for e, a in zip(self.errors, self.alone, strict=True))
 
     @property
     def sharing_ratio(self) -> float:
@@ -69,9 +71,10 @@ def outcome(
     epsilon: Fraction,
 ) -> Outcome:
     """Return the expected errors and fairness measures of a mechanism."""
+    mechanism = settled(mechanism, workloads, shares)
     everyone = range(len(workloads))
-    # Analysts who ask the same with the same share are alike to every mechanism, so each kind
-    # of analyst is left out once.
+    # Analysts who ask the same with the same share are alike, so each kind of analyst is left
+    # out once; but not where the order in which they join matters.
     kinds = [(w.fingerprint, share) for w, share in zip(workloads, shares, strict=True)]
 
     @cache
@@ -84,12 +87,15 @@ def outcome(
 
     strategy = mechanism.select(workloads, shares)
     together = expected_errors(strategy, workloads, epsilon)
-    interference = np.ones((len(workloads), len(workloads)))
-    for i in everyone:
-        first = kinds.index(kinds[i])
-        for j in (j for j in everyone if j != i):
-            without = errors(tuple(m for m in everyone if m != first))
-            interference[i, j] = _ratio(together[j], without[kinds[j]])
+    interference = left_out.interference(mechanism, workloads, shares)
+    if interference is None:
+        interference = np.ones((len(workloads), len(workloads)))
+        for i in everyone:
+            first = i if isinstance(mechanism, Joining) else kinds.index(kinds[i])
+            if len(workloads) > 1:
+                without = errors(tuple(m for m in everyone if m != first))
+                for j in (j for j in everyone if j != i):
+                    interference[i, j] = ratio(together[j], without[kinds[j]])
     alone = tuple(errors((kinds.index(kinds[m]),))[kinds[m]] for m in everyone)
     return Outcome(strategy, together, alone, interference)
 
@@ -107,8 +113,7 @@ def expected_errors(
             solvers[reads] = solver_for(strategy.read_by(analyst))
         key = (reads, workload.fingerprint)
         if key not in known:
-            variances = (solvers[reads].variances(block).sum() for block in workload.by_scope)
-            known[key] = float(sum(variances))
+            known[key] = solvers[reads].total(workload.by_scope)
         errors.append(noise_variance(strategy.sensitivity, epsilon) * known[key])
     return tuple(errors)
 
@@ -118,7 +123,7 @@ def noise_variance(sensitivity: int, epsilon: Fraction) -> float:
     return 2 * float(sensitivity / epsilon) ** 2
 
 
-def _ratio(error: float, reference: float) -> float:
+def ratio(error: float, reference: float) -> float:
     """Return ``error / reference``; two errors of 0 are equal."""
     if reference == 0:
         return 1.0 if error == 0 else float("inf")

@@ -109,6 +109,57 @@ class Block:
         """Return the number of rows."""
         return int(self.matrix.shape[0])
 
+    @property
+    def entries(self) -> int:
+        """Return how many numbers the matrix is made of."""
+        return int(self.matrix.nnz)
+
+
+class CellBlock(Block):
+    """Every cell of a marginal measured alone, all with one weight.
+
+    The matrix is made when it is asked for: most of what is done with such a block needs nothing
+    but the weight, and there can be very many of them.
+    """
+
+    weight: int | float
+
+    def __init__(self, marginal: Marginal, weight: int | float) -> None:
+        object.__setattr__(self, "marginal", marginal)
+        object.__setattr__(self, "weight", weight)
+
+    @property
+    def matrix(self) -> sparse.csr_array:
+        """Return the weight times the identity, made anew."""
+        places = np.arange(self.rows + 1)
+        data = np.full(self.rows, self.weight)
+        return sparse.csr_array((data, places[:-1], places), shape=(self.rows, self.rows))
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows: one a cell."""
+        return self.marginal.size
+
+    @property
+    def entries(self) -> int:
+        """Return how many numbers the matrix is made of: one a row."""
+        return self.marginal.size
+
+
+def cell_weight(block: Block) -> int | float | None:
+    """Return the weight of every cell, if the rows are the cells in order; None otherwise."""
+    if isinstance(block, CellBlock):
+        return block.weight
+    matrix = block.matrix
+    rows, columns = matrix.shape
+    if not rows == columns == matrix.nnz or not (matrix.data == matrix.data[0]).all():
+        return None
+    in_order = np.array_equal(matrix.indptr, np.arange(rows + 1))
+    if not in_order or not np.array_equal(matrix.indices, np.arange(columns)):
+        return None
+    weight: int | float = matrix.data[0].item()
+    return weight
+
 
 def expand(matrix: sparse.csr_array, old: Marginal, new: Marginal) -> sparse.csr_array:
     """Return the same functions over ``new``: the columns of ``old``, as fine or finer."""

@@ -9,20 +9,22 @@ hash differs, counts as absent.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.schema.marginal import Block, CellBlock, Marginal, Partition
 
-VERSION = 3
+VERSION = 4
 """Part of every file's name: raised whenever selection changes, so that old files are ignored."""
 
 DIGEST_BYTES = hashlib.sha256().digest_size
@@ -45,52 +47,86 @@ class StrategyCache:
     def _path(self, fingerprint: str) -> Path:
         return self.directory / f"strategy-{VERSION}-{fingerprint}.npz"
 
-    def load(self, fingerprint: str) -> tuple[tuple[Block, ...], float] | None:
-        """Return the stored blocks and their certified error, or None."""
+    def load(self, fingerprint: str) -> tuple[tuple[Block, ...], float, int] | None:
+        """Return the stored blocks, their certified error and what columns sum to, or None."""
         try:
             content = self._path(fingerprint).read_bytes()
         except OSError:
             return None
-        digest, packed = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
-        if hashlib.sha256(packed).digest() != digest:
+        digest, archive = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
+        if hashlib.sha256(archive).digest() != digest:
             return None
-        with np.load(BytesIO(packed), allow_pickle=False) as file:
-            blocks = tuple(_unpack(file, b) for b in range(int(file["count"])))
-            return blocks, float(file["error"])
+        with np.load(BytesIO(archive), allow_pickle=False) as file:
+            return tuple(unpacked(file)), float(file["error"]), int(file["total"])
 
-    def save(self, fingerprint: str, blocks: Sequence[Block], error: float) -> None:
+    def save(self, fingerprint: str, blocks: Sequence[Block], error: float, total: int) -> None:
         """Store a strategy; a directory that cannot be written to is no reason to fail."""
-        arrays: dict[str, Any] = {"count": np.int64(len(blocks)), "error": np.float64(error)}
-        for b, block in enumerate(blocks):
-            arrays |= _pack(block, b)
-        packed = BytesIO()
-        np.savez_compressed(packed, **arrays)
+        arrays = packed(blocks) | {"error": np.float64(error), "total": np.int64(total)}
+        content = BytesIO()
+        np.savez_compressed(content, **arrays)
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=self.directory) as aside:
                 file = Path(aside) / "strategy"
-                file.write_bytes(hashlib.sha256(packed.getvalue()).digest() + packed.getvalue())
+                file.write_bytes(hashlib.sha256(content.getvalue()).digest() + content.getvalue())
                 file.replace(self._path(fingerprint))
         except OSError:
             return
 
 
-def _pack(block: Block, number: int) -> dict[str, Any]:
-    names = np.array(block.marginal.scope, dtype=np.str_)
-    labels = {f"{number}.labels.{i}": p.labels for i, p in enumerate(block.marginal.partitions)}
-    return labels | {
-        f"{number}.scope": names,
-        f"{number}.data": block.matrix.data,
-        f"{number}.indices": block.matrix.indices,
-        f"{number}.indptr": block.matrix.indptr,
-        f"{number}.shape": np.array(block.matrix.shape),
+def packed(blocks: Sequence[Block]) -> dict[str, Any]:
+    """Return blocks as a few arrays, however many there are: lists one after the other."""
+    names = sorted({name for block in blocks for name in block.marginal.scope})
+    columns = {name: number for number, name in enumerate(names)}
+    partitions: dict[Partition, int] = {}
+    scopes, weights, matrices = [], [], []
+    for block in blocks:
+        pairs = zip(block.marginal.scope, block.marginal.partitions, strict=True)
+        scopes.append([(columns[n], partitions.setdefault(p, len(partitions))) for n, p in pairs])
+        weights.append(block.weight if isinstance(block, CellBlock) else 0)
+        if not isinstance(block, CellBlock):
+            matrices.append(block.matrix)
+    return {
+        "names": np.array(names, dtype=np.str_),
+        "labels": _joined([p.labels for p in partitions]),
+        "label_ends": _ends([len(p.labels) for p in partitions]),
+        "scopes": np.array([pair for s in scopes for pair in s], dtype=np.int64).reshape(-1, 2),
+        "scope_ends": _ends([len(scope) for scope in scopes]),
+        "weights": np.array(weights),
+        "data": np.concatenate([np.zeros(0, dtype=np.int64), *(m.data for m in matrices)]),
+        "indices": _joined([matrix.indices for matrix in matrices]),
+        "data_ends": _ends([matrix.nnz for matrix in matrices]),
+        "row_lengths": _joined([np.diff(matrix.indptr) for matrix in matrices]),
+        "row_ends": _ends([matrix.shape[0] for matrix in matrices]),
     }
 
 
-def _unpack(file: Any, number: int) -> Block:
-    scope = tuple(str(name) for name in file[f"{number}.scope"])
-    partitions = tuple(Partition(file[f"{number}.labels.{i}"]) for i in range(len(scope)))
-    parts = (file[f"{number}.data"], file[f"{number}.indices"], file[f"{number}.indptr"])
-    matrix = sparse.csr_array(parts, shape=tuple(file[f"{number}.shape"]))
-    matrix.sum_duplicates()
-    return Block(Marginal(scope, partitions), matrix)
+def unpacked(file: Any) -> Iterator[Block]:
+    """Yield the blocks of a file."""
+    names = [str(name) for name in file["names"]]
+    partitions = [Partition(part) for part in _split(file["labels"], file["label_ends"])]
+    data, indices = (_split(file[name], file["data_ends"]) for name in ("data", "indices"))
+    parts = zip(data, indices, _split(file["row_lengths"], file["row_ends"]), strict=True)
+    for pairs, weight in zip(
+        _split(file["scopes"], file["scope_ends"]), file["weights"], strict=True
+    ):
+        scope = tuple(names[column] for column, _ in pairs)
+        marginal = Marginal(scope, tuple(partitions[number] for _, number in pairs))
+        if weight:
+            yield CellBlock(marginal, weight.item())
+            continue
+        values, places, lengths = next(parts)
+        matrix = (values, places, np.concatenate([[0], np.cumsum(lengths)]))
+        yield Block(marginal, sparse.csr_array(matrix, shape=(len(lengths), marginal.size)))
+
+
+def _joined(arrays: Sequence[Any]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *arrays]).astype(np.int64)
+
+
+def _ends(lengths: Sequence[int]) -> NDArray[np.int64]:
+    return np.cumsum(lengths, dtype=np.int64)
+
+
+def _split(joined: NDArray[Any], ends: NDArray[np.int64]) -> list[NDArray[Any]]:
+    return [joined[start:end] for start, end in itertools.pairwise([0, *ends])]

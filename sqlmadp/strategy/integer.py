@@ -77,7 +77,7 @@ class IntegerBlock:
 
 def rounded(draft: Draft, *, total: int = S, finest: int = FINEST) -> tuple[IntegerBlock, ...]:
     """Return a draft as integers: column sums exactly the weights, weights summing to ``total``."""
-    weights = _apportion(draft.weights, total)
+    weights = apportion(draft.weights, total)
     return tuple(
         _rounded(scope, rows, weight, finest)
         for scope, rows, weight in zip(draft.layout.scopes, draft.rows, weights, strict=True)
@@ -95,7 +95,8 @@ def _rounded(scope: ScopeWorkload, rows: Matrix, weight: int, finest: int) -> In
 
 def workload_block(scope: ScopeWorkload, weight: int) -> IntegerBlock:
     """Return the distinct queries themselves, scaled up to ``weight``, slack in own rows."""
-    queries = np.unique(scope.queries.toarray(), axis=0)
+    distinct = {row.tobytes(): row for row in scope.queries.toarray()}
+    queries = np.array(list(distinct.values()))
     largest = np.abs(queries).sum(axis=0).max()
     integers = np.trunc(queries / largest * weight).astype(np.int64)
     integers = integers[integers.any(axis=1)]
@@ -112,7 +113,8 @@ def total_block(scope: ScopeWorkload) -> IntegerBlock:
     so the best integer b is found by trying every 256th, and then all near the best of those.
     """
     asked = np.arange(scope.groups) != scope.unasked
-    trace, pooled, count = np.trace(scope.gram), scope.gram.sum(), asked.sum()
+    sums = np.asarray(scope.queries.sum(axis=1))
+    trace, pooled, count = (scope.queries.data**2).sum(), (sums**2).sum(), asked.sum()
 
     def best(weights: IntMatrix) -> int:
         b = weights.astype(np.float64)
@@ -126,10 +128,10 @@ def total_block(scope: ScopeWorkload) -> IntegerBlock:
     return IntegerBlock(scope, S - rows[0], rows[rows.any(axis=1)])
 
 
-def _apportion(weights: Sequence[float], total: int) -> list[int]:
+def apportion(weights: Sequence[float], total: int) -> list[int]:
     """Return integers above 0, proportional to ``weights``, that sum to exactly ``total``."""
-    spare = total - len(weights)
-    exact = [spare * weight / sum(weights) for weight in weights]
+    spare, whole = total - len(weights), sum(weights)
+    exact = [spare * weight / whole for weight in weights]
     floors = [int(value) for value in exact]
     order = sorted(range(len(exact)), key=lambda i: (floors[i] - exact[i], i))
     for i in order[: spare - sum(floors)]:  # Largest remainders first.

@@ -80,10 +80,10 @@ class Layout:
     def gram_of(self, workload: Workload) -> Matrix:
         """Return ``W^T W`` in coordinates for one of the workloads that the layout was made for."""
         if len(self.scopes) == 1:
-            rows = [over_groups(block, self.scopes[0]).toarray() for block in workload.blocks]
+            rows = [over_groups(block, self.scopes[0]).toarray() for block in workload.by_scope]
         else:
             coordinates, _, basis = self._basis
-            rows = [coordinates.rows(block)[0] @ basis for block in workload.blocks]
+            rows = [coordinates.rows(block)[0] @ basis for block in workload.by_scope]
         stack = np.vstack(rows).astype(np.float64)
         return stack.T @ stack
 
@@ -126,17 +126,16 @@ def layouts(workload: Workload) -> list[Layout]:
     return tractable
 
 
-def covering(workload: Workload, strategies: Iterable[Block]) -> Layout:
-    """Return a layout in which given strategies for the workload can be written.
+def laid_over(workload: Workload, scopes: Iterable[tuple[str, ...]]) -> Layout:
+    """Return the layout with a block on every given scope that holds a query.
 
-    It has a block on every scope of theirs, each over the cells that the queries inside tell apart.
+    Each is over the cells that the queries inside tell apart.
     """
     asked = workload.scopes
     sizes = _column_sizes(asked)
-    scopes = {block.marginal.scope for block in strategies} - {()} or {()}
     inside = [
-        [_lift(b, scope, sizes) for b in workload.blocks if set(b.marginal.scope) <= set(scope)]
-        for scope in sorted(scopes, key=lambda scope: (len(scope), scope))
+        [_lift(b, scope, sizes) for b in workload.by_scope if set(b.marginal.scope) <= set(scope)]
+        for scope in sorted(set(scopes) - {()} or {()}, key=lambda scope: (len(scope), scope))
     ]
     return Layout(tuple(ScopeWorkload.of(blocks) for blocks in inside if blocks), asked)
 

@@ -11,10 +11,9 @@ so one evaluation costs p n^2.  Its gradient, with N = diag(s) M diag(s), is
 
     df/dB = -2 R B N K  +  2 (M * K) s   (the same vector added to every row).
 
-For few groups the rows are grown one at a time: the best B with p rows and one fresh row start
-the search for p + 1.  For many they start as stretches of neighbouring groups, about as many as
-the root of their number, since that is the shape that good rows for ranges take; with very many
-groups neighbours are merged first, and the rows found that way start the search over all.
+For few groups the rows are grown one at a time: a good B with p rows and one fresh row start
+the search for p + 1.  For many they start from stretches of neighbouring groups and chance, and
+are searched for in `multigrid`.
 
 B is bounded: far out the loss is a difference of huge numbers, and an
 optimiser follows the rounding below the true optimum.  [MMHM18] McKenna, Miklau, Hay,
@@ -23,6 +22,8 @@ differential privacy", doi:10.14778/3231751.3231769.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,11 +40,8 @@ SEED = 2021
 GAIN = 1e-3
 """Relative gain for which another row is worth adding."""
 
-STRETCHED = 128
-"""Groups from which on rows start as stretches of neighbours."""
-
-COARSE = 256
-"""Groups that neighbours are merged into first, if there are at least twice as many."""
+STRETCHES = 32
+"""Groups from which on a start from stretches of neighbours is tried beside growing."""
 
 
 def loss_and_gradient(rows: Matrix, gram: Matrix) -> tuple[float, Matrix]:
@@ -61,19 +59,22 @@ def loss_and_gradient(rows: Matrix, gram: Matrix) -> tuple[float, Matrix]:
 
 def descend(
     start: Matrix,
-    gram: Matrix,
+    loss: Callable[[Matrix], tuple[float, Matrix]],
     frozen: NDArray[np.bool_],
     *,
     steps: int = 150,
-    tolerance: float = 1e-5,
+    tolerance: float = 1e-6,
 ) -> tuple[float, Matrix]:
-    """Return the local optimum that L-BFGS-B reaches from ``start``; frozen columns stay 0."""
+    """Return the local optimum that L-BFGS-B reaches from ``start``; frozen columns stay 0.
+
+    ``loss`` returns a loss near 1 and its gradient, as a function of B.
+    """
     upper = np.where(frozen, 0.0, LARGEST)
     upper = np.broadcast_to(upper, start.shape).reshape(-1)
 
     def objective(flat: Matrix) -> tuple[float, Matrix]:
-        loss, gradient = loss_and_gradient(flat.reshape(start.shape), gram)
-        return loss, gradient.reshape(-1)
+        value, gradient = loss(flat.reshape(start.shape))
+        return value, gradient.reshape(-1)
 
     found = minimize(
         objective,
@@ -93,57 +94,31 @@ def grow(gram: Matrix, frozen: NDArray[np.bool_], most: int) -> Matrix:
     """
     groups = len(gram)
     random = np.random.default_rng(SEED)
-    scale = np.trace(gram)
-    gram = gram / scale
-    best, rows = 1.0, np.zeros((0, groups))
-    for count in range(most):
-        fresh = [random.random(groups), 0.3 * random.random(groups)]
-        if count == 0:
-            fresh[1] = np.full(groups, 0.5)
-        tried = [descend(np.vstack([rows, row]), gram, frozen) for row in fresh]
-        loss, grown = min(tried, key=lambda pair: pair[0])
-        if loss > best * (1 - GAIN):
-            break
-        best, rows = loss, grown
-    return rows
-
-
-def stretch(gram: Matrix, frozen: NDArray[np.bool_]) -> Matrix:
-    """Return the rows B of a good p-Identity strategy for many groups."""
-    groups = len(gram)
     gram = gram / np.trace(gram)
-    merged = np.arange(groups) // max(1, groups // COARSE)
-    if groups < 2 * COARSE:
-        return min(
-            (
-                descend(start, gram, frozen, steps=300, tolerance=1e-6)
-                for start in _starts(groups, groups)
-            ),
-            key=lambda pair: pair[0],
-        )[1]
-    members = np.zeros((groups, merged[-1] + 1))
-    members[np.arange(groups), merged] = 1
-    coarse = members.T @ gram @ members
-    free = np.zeros(len(coarse), dtype=np.bool_)
-    tried = []
-    for start in _starts(len(coarse), groups):
-        found = descend(start, coarse, free, steps=200, tolerance=1e-6)[1]
-        # Over single groups the identity is weaker than over merged ones, so rows count for more.
-        fine = np.minimum(1.5 * found[:, merged], LARGEST) * ~frozen
-        tried.append((loss_and_gradient(fine, gram)[0], fine))
-    best = min(tried, key=lambda pair: pair[0])[1]
-    return descend(best, gram, frozen, steps=100, tolerance=1e-6)[1]
+
+    def loss(rows: Matrix) -> tuple[float, Matrix]:
+        return loss_and_gradient(rows, gram)
+
+    best, rows = 1.0, np.zeros((0, groups))
+    for _ in range(most):
+        fresh = np.vstack([rows, random.random(groups)])
+        value, grown = descend(fresh, loss, frozen, steps=40, tolerance=1e-4)
+        if value > best * (1 - GAIN):
+            break
+        best, rows = value, grown
+    found = [(1.0, np.zeros((0, groups)))]
+    if len(rows):
+        found.append(descend(rows, loss, frozen))
+    if groups >= STRETCHES:
+        start = stretches(round(np.sqrt(groups) / 2), groups)
+        found.append(descend(start, loss, frozen, tolerance=1e-5))
+    return min(found, key=lambda pair: pair[0])[1]
 
 
-def _starts(groups: int, declared: int) -> list[Matrix]:
-    """Return two starts: distinct stretches, and rows that are mostly chance."""
-    random = np.random.default_rng(SEED)
-    count = max(2, round(0.875 * np.sqrt(declared)))
+def stretches(count: int, groups: int) -> Matrix:
+    """Return rows to start from: a stretch of neighbouring groups each, and chance."""
     places = np.arange(groups)
-    rows = np.zeros((count, groups))
-    rows[places * count // groups, places] = 1
-    few = rows[: max(2, count * 4 // 7)]
-    return [
-        2 * rows + 0.05 * random.random(rows.shape),
-        0.5 * few + 0.5 * random.random(few.shape),
-    ]
+    # With many rows, less chance in each: together they should not drown the stretches.
+    rows = min(0.5, 8 / count) * np.random.default_rng(SEED).random((count, groups))
+    rows[places * count // groups, places] += 0.5
+    return rows

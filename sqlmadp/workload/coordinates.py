@@ -16,7 +16,7 @@ after any invertible change of coordinates.  An orthogonal one keeps the numbers
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -42,21 +42,38 @@ class Basis:
     """How many of the first functions span each partition in use."""
 
     @classmethod
-    def of(cls, partitions: Iterable[Partition]) -> Basis:
-        """Build the basis by orthogonalising indicators, coarse partitions first."""
-        ordered = sorted(set(partitions), key=lambda p: (p.size, p.key))
+    def of(cls, partitions: Mapping[Partition, int]) -> Basis:
+        """Build the basis by orthogonalising indicators, coarse partitions first.
+
+        ``partitions`` tells how many cells of other columns each is crossed with, at most.  A
+        partition's level counts functions of those before it, whether it needs them or not; so
+        of two that are not nested, the one that would pay more for that comes first.
+        """
+        ordered = list(_coarse_first(partitions))
         refinement = reduce(Partition.refine, ordered)
         groups = refinement.size
         functions = np.ones((groups, 1)) / np.sqrt(groups)
         levels = {}
+        known = Partition.of(np.zeros(groups, dtype=np.int64))
         for partition in ordered:
+            finer = Partition.of(partition.coarsen(refinement))
+            nested = functions.shape[1] == known.size and known.refine(finer).size == finer.size
             if functions.shape[1] < groups:
-                new = _new_directions(partition, refinement, functions)
+                new = contrasts(known, finer) if nested else _new_directions(finer, functions)
                 functions = np.hstack([functions, new])
             levels[partition] = functions.shape[1]
+            known = known.refine(finer)
         # Whatever none of them spans comes last, so that no query can lose a part of itself.
         functions = np.hstack([functions, _completion(functions)])
         return cls(refinement, functions * np.sqrt(groups), levels)
+
+    def level(self, partition: Partition) -> int:
+        """Return how many of the first functions span a partition, whether it is in use or not."""
+        if partition not in self.levels:
+            coefficients = self.coefficients(partition, self.functions.shape[1])
+            used = np.abs(coefficients).max(axis=0) > RANK_TOLERANCE * np.abs(coefficients).max()
+            self.levels[partition] = int(np.flatnonzero(used)[-1]) + 1
+        return self.levels[partition]
 
     def coefficients(self, partition: Partition, functions: int) -> Matrix:
         """Return the first coefficients of the indicators of ``partition``, one row a group."""
@@ -66,11 +83,47 @@ class Basis:
         return sums / groups
 
 
-def _new_directions(partition: Partition, refinement: Partition, basis: Matrix) -> Matrix:
+def _coarse_first(partitions: Mapping[Partition, int]) -> Iterator[Partition]:
+    """Yield every partition after all coarser ones, otherwise those of many cells first."""
+    left = sorted(partitions, key=lambda p: (-partitions[p], p.size, p.key))
+    while left:
+        chosen = next(p for p in left if not any(_is_coarser(q, p) for q in left))
+        left.remove(chosen)
+        yield chosen
+
+
+def _is_coarser(one: Partition, other: Partition) -> bool:
+    return one.size < other.size and one.refine(other).size == other.size
+
+
+def contrasts(coarse: Partition, fine: Partition) -> Matrix:
+    """Return orthonormal columns that extend the indicators of ``coarse`` to those of ``fine``.
+
+    Each lives inside one group of ``coarse``.  So what treats the groups inside it alike, as most
+    queries do, has no coefficients between two such columns, and `components` finds them apart.
+    """
+    sizes = np.bincount(fine.labels)
+    parents = coarse.coarsen(fine)
+    columns = np.zeros((len(fine.labels), fine.size - coarse.size))
+    at = 0
+    for parent in range(coarse.size):
+        children = np.flatnonzero(parents == parent)
+        # A reflection that takes the parent's indicator, as a unit vector, to the first axis.
+        axis = np.sqrt(sizes[children] / sizes[children].sum())
+        axis[0] += 1
+        others = np.eye(len(children))[:, 1:] - np.outer(axis, axis[1:]) / axis[0]
+        values = np.zeros((fine.size, len(children) - 1))
+        values[children] = others / np.sqrt(sizes[children])[:, None]
+        columns[:, at : at + len(children) - 1] = values[fine.labels]
+        at += len(children) - 1
+    return columns
+
+
+def _new_directions(partition: Partition, basis: Matrix) -> Matrix:
     """Return orthonormal columns that extend ``basis`` to span the partition's indicators too."""
-    if partition.size == refinement.size:
+    if partition.size == len(basis):
         return _completion(basis)  # Far cheaper than to orthogonalise every indicator.
-    vectors = np.eye(partition.size)[partition.coarsen(refinement)]
+    vectors = np.eye(partition.size)[partition.labels]
     for _ in range(2):  # Twice, since one pass of Gram-Schmidt loses orthogonality.
         vectors = vectors - basis @ (basis.T @ vectors)
     q, r, _ = qr(vectors, mode="economic", pivoting=True, check_finite=False)
@@ -86,14 +139,20 @@ def _completion(basis: Matrix) -> Matrix:
 class Coordinates:
     """The coordinate tuples that a set of marginals uses, numbered from 0."""
 
-    def __init__(self, marginals: Iterable[Marginal]) -> None:
-        """Build each column's basis and number the tuples of every box."""
+    def __init__(
+        self,
+        marginals: Iterable[Marginal],
+        basis: Callable[[Mapping[Partition, int]], Basis] = Basis.of,
+    ) -> None:
+        """Build each column's ``basis`` and number the tuples of every box."""
         marginals = list(marginals)
-        used: dict[str, list[Partition]] = {}
+        used: dict[str, dict[Partition, int]] = {}
         for marginal in marginals:
             for name, partition in zip(marginal.scope, marginal.partitions, strict=True):
-                used.setdefault(name, []).append(partition)
-        self.bases = {name: Basis.of(partitions) for name, partitions in used.items()}
+                crossed = used.setdefault(name, {})
+                others = marginal.size // partition.size
+                crossed[partition] = max(crossed.get(partition, 0), others)
+        self.bases = {name: basis(partitions) for name, partitions in used.items()}
         self._index = self._number(marginals)
         self.size = max(int(index.max(initial=-1)) + 1 for index in self._index.values())
 
@@ -101,7 +160,7 @@ class Coordinates:
         """Return, for each support (columns with t_c > 0), the numbers of its tuples, -1 unused."""
         boxes: dict[tuple[str, ...], set[tuple[int, ...]]] = {(): {()}}
         for marginal in marginals:
-            depth = dict(zip(marginal.scope, self._depths(marginal), strict=True))
+            depth = dict(zip(marginal.scope, self.depths(marginal), strict=True))
             for support in _supports(marginal.scope):
                 sides = tuple(depth[name] - 1 for name in support)
                 boxes.setdefault(support, set()).add(sides)
@@ -116,16 +175,16 @@ class Coordinates:
             count += int(mask.sum())
         return index
 
-    def _depths(self, marginal: Marginal) -> tuple[int, ...]:
+    def depths(self, marginal: Marginal) -> tuple[int, ...]:
         """Return how many functions of each column span the marginal's partition."""
         return tuple(
-            self.bases[name].levels.get(partition, int(self.bases[name].functions.shape[1]))
+            self.bases[name].level(partition)
             for name, partition in zip(marginal.scope, marginal.partitions, strict=True)
         )
 
     def box(self, marginal: Marginal) -> Labels:
         """Return the coordinate number of every tuple of the marginal's box (-1: not in use)."""
-        depths = self._depths(marginal)
+        depths = self.depths(marginal)
         numbers = np.full(depths, -1, dtype=np.int64)
         for support in _supports(marginal.scope):
             if support not in self._index:
@@ -148,11 +207,15 @@ class Coordinates:
             for name, partition in zip(marginal.scope, marginal.partitions, strict=True)
         )
 
+    def holds(self, marginal: Marginal) -> bool:
+        """Tell whether every function on the marginal's cells has a place."""
+        return self.resolves(marginal) and bool((self.box(marginal) >= 0).all())
+
     def cells(self, marginal: Marginal) -> tuple[Matrix, Labels]:
         """Return the coefficients of the indicators of the marginal's cells, over its box."""
         coefficients: Matrix = np.ones((1, 1))
         for name, partition, depth in zip(
-            marginal.scope, marginal.partitions, self._depths(marginal), strict=True
+            marginal.scope, marginal.partitions, self.depths(marginal), strict=True
         ):
             factor = self.bases[name].coefficients(partition, depth)
             coefficients = np.asarray(np.kron(coefficients, factor), dtype=np.float64)

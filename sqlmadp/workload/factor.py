@@ -16,15 +16,17 @@ heavy rows first, which is accurate row by row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, qr, solve_triangular
+from scipy.linalg.lapack import dpotri
 
 from sqlmadp.schema.marginal import Labels
 
 Matrix = NDArray[np.float64]
+Parts = Sequence[tuple[Matrix, Labels]]
 
 LARGE_PIVOT = 1e-5
 """Squared pivot, after scaling, down to which the Cholesky factor is good enough."""
@@ -42,19 +44,33 @@ UNUSED = 1e-12
 class Factor:
     """Solves with ``A^T A``, given the rows of A in parts."""
 
-    def __init__(self, parts: Sequence[tuple[Matrix, Labels]], size: int) -> None:
+    def __init__(self, parts: Parts, size: int) -> None:
         """Factor the stacked rows; a part holds rows over some of the ``size`` coordinates."""
         gram = np.zeros((size, size))
         for rows, places in parts:
             gram[np.ix_(places, places)] += rows.T @ rows
+        self._decompose(gram, lambda: parts)
+
+    @classmethod
+    def of_gram(cls, gram: Matrix, parts: Callable[[], Parts]) -> Factor:
+        """Factor ``A^T A`` itself; ``parts`` makes the rows, which only hard cases need."""
+        factor = cls.__new__(cls)
+        factor._decompose(gram, parts)
+        return factor
+
+    def _decompose(self, gram: Matrix, parts: Callable[[], Parts]) -> None:
+        size = len(gram)
         lengths = np.sqrt(np.diag(gram))
         unused = lengths <= UNUSED * lengths.max(initial=0.0)
         self._scale = 1 / np.where(unused, 1.0, lengths)
         order = np.argsort(unused, kind="stable")
         used = order[: size - int(unused.sum())]
         factor = _cholesky(gram[np.ix_(used, used)] * np.outer(*[self._scale[used]] * 2))
+        self.regular = factor is not None and len(used) == size
+        """Whether the inverse exists and is as good as the factor."""
         if factor is None:
-            factor, order = _pivoted_qr(_stacked(parts, size) * np.where(unused, 0, self._scale))
+            rows = _stacked(parts(), size)
+            factor, order = _pivoted_qr(rows * np.where(unused, 0, self._scale))
         rank = len(factor)
         self._independent, self._dependent = order[:rank], order[rank:]
         self._triangle = factor[:, :rank]
@@ -83,6 +99,15 @@ class Factor:
         solution[self._independent] = inner * scale
         return solution
 
+    def inverse(self) -> Matrix:
+        """Return ``(A^T A)^-1``; only if it is regular."""
+        upper = np.triu(dpotri(self._triangle)[0])
+        scale = self._scale[self._independent]
+        inner = (upper + np.triu(upper, 1).T) * np.outer(scale, scale)
+        inverse = np.empty_like(inner)
+        inverse[np.ix_(self._independent, self._independent)] = inner
+        return np.asarray(inverse)
+
     def _solved(self, right: Matrix, *, transposed: bool) -> Matrix:
         trans = "T" if transposed else "N"
         return np.asarray(solve_triangular(self._triangle, right, trans=trans, check_finite=False))
@@ -105,7 +130,7 @@ def _pivoted_qr(rows: Matrix) -> tuple[Matrix, Labels]:
     return np.asarray(factor[:rank]), np.asarray(order, dtype=np.int64)
 
 
-def _stacked(parts: Sequence[tuple[Matrix, Labels]], size: int) -> Matrix:
+def _stacked(parts: Parts, size: int) -> Matrix:
     stack = np.zeros((sum(len(rows) for rows, _ in parts), size))
     start = 0
     for rows, places in parts:

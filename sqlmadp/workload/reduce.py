@@ -10,11 +10,22 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition, row_major_strides
+from sqlmadp.schema.marginal import (
+    Block,
+    CellBlock,
+    Labels,
+    Marginal,
+    Partition,
+    cell_weight,
+    row_major_strides,
+)
 
 
 def reduced(block: Block) -> Block:
     """Return the same functions over the coarsest partitions that express them."""
+    weight = cell_weight(block)
+    if weight is not None and all(size > 1 for size in block.marginal.shape):
+        return CellBlock(block.marginal, weight)  # Every cell is told apart.
     matrix = sparse.coo_array(block.matrix)
     # Row and cell become one number below, which may not fit the matrix's own 32 bits.
     rows, cells = (coordinates.astype(np.int64) for coordinates in matrix.coords)

@@ -5,14 +5,18 @@ a query w in the row space of A is ``w X^- A^T y`` with ``X = A^T A``; its varia
 the noise variance, is ``w X^- w^T``.  X may be singular: any generalised inverse gives the same
 numbers for a w in its range.
 
-Two ways, one interface:
-    DenseSolver      a triangular factor of X in coordinates
+One interface, chosen by the form and size of the strategy:
     IdentitySolver   one block that measures each cell of its marginal: X is a multiple of I
+    DenseSolver      a triangular factor of X, while there are few coordinates
+    DiagonalSolver   plain marginals, any number of them: X is diagonal
+    IterativeSolver  anything else: X is applied, never formed
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -20,15 +24,24 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.errors import NotCoveredError, NotSupportedError
-from sqlmadp.schema.marginal import Block, Marginal, cell_map
+from sqlmadp.schema.marginal import Block, CellBlock, Labels, Marginal, cell_map, cell_weight
 from sqlmadp.workload.coordinates import Coordinates
+from sqlmadp.workload.diagonal import DiagonalSolver, is_plain
 from sqlmadp.workload.factor import COVERED, Factor
+from sqlmadp.workload.gram import cells_gram, gram_of
+from sqlmadp.workload.iterative import IterativeSolver
 from sqlmadp.workload.reduce import reduced
 
 Matrix = NDArray[np.float64]
 
-MOST_COORDINATES = 10_000
-"""Coordinates up to which a triangular factor fits into memory and a minute or two."""
+MOST_COORDINATES = 8_192
+"""Coordinates up to which a triangular factor fits into memory and a minute."""
+
+FEW_COORDINATES = 2_048
+"""Coordinates up to which even plain marginals are factored, which is as fast."""
+
+FEW_ROWS = 600
+"""Coordinates up to which variances are worked out row by row, which is faster then."""
 
 CHUNK = 1 << 24
 """Numbers that one dense slice of a query block may hold."""
@@ -40,8 +53,26 @@ class Solver(Protocol):
     def variances(self, block: Block) -> Matrix:
         """Return each row's variance in units of the noise variance."""
 
+    def total(self, blocks: Sequence[Block]) -> float:
+        """Return the sum of the variances of all rows of ``blocks``."""
+
+    def noise(self, block: Block) -> Matrix | sparse.csr_array:
+        """Return each answer's noise over independent ones of unit variance, one a column.
+
+        So the product of two rows, of this block or another, is the covariance of their answers.
+        """
+
     def fit(self, values: Sequence[Matrix]) -> Answers:
         """Return what answers blocks, given the noisy ``values`` of every strategy block."""
+
+    def estimate(self, values: Sequence[Matrix]) -> Matrix:
+        """Return the least-squares estimate, given the noisy ``values`` of every strategy block."""
+
+    def fitted(self, estimate: Matrix) -> tuple[Matrix, ...]:
+        """Return the values of every strategy block that an estimate stands for."""
+
+    def answers(self, estimate: Matrix) -> Answers:
+        """Return what answers blocks from an estimate; one column each, if it has columns."""
 
 
 Answers = Callable[[Block], Matrix]
@@ -50,8 +81,15 @@ Answers = Callable[[Block], Matrix]
 
 def solver_for(blocks: Sequence[Block]) -> Solver:
     """Return the solver that fits a strategy."""
-    if len(blocks) == 1 and _is_scaled_identity(blocks[0].matrix):
+    if len(blocks) == 1 and cell_weight(blocks[0]) is not None:
         return IdentitySolver(blocks[0])
+    bound = sum(block.marginal.size for block in blocks)  # As many coordinates at most.
+    if bound > FEW_COORDINATES and is_plain(blocks):
+        return DiagonalSolver(blocks)
+    if bound > MOST_COORDINATES:
+        size = Coordinates(block.marginal for block in blocks).size
+        if size > MOST_COORDINATES:
+            return IterativeSolver(blocks)
     return DenseSolver(blocks)
 
 
@@ -60,7 +98,7 @@ class DenseSolver:
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         """Factor the strategy."""
-        self._blocks = tuple(blocks)
+        self.blocks = tuple(blocks)
         self.coordinates = Coordinates(block.marginal for block in blocks)
         if self.coordinates.size > MOST_COORDINATES:
             raise NotSupportedError(
@@ -68,23 +106,54 @@ class DenseSolver:
                 f"{MOST_COORDINATES:,} are supported. Ask for fewer columns at a time, or for "
                 f"coarser groups of their values"
             )
+        self._factor = Factor.of_gram(self.information, self._rows)
+
+    def _rows(self) -> list[tuple[Matrix, Labels]]:
+        """Return the rows of every block in coordinates, and the places of those."""
         parts = []
-        for block in blocks:
+        for block in self.blocks:
             coefficients, box = self.coordinates.cells(block.marginal)
             parts.append((np.asarray(block.matrix @ coefficients), box))
-        self._factor = Factor(parts, self.coordinates.size)
+        return parts
+
+    @cached_property
+    def _inverse(self) -> Matrix:
+        return self._factor.inverse()
 
     def variances(self, block: Block) -> Matrix:
         """Return each row's variance in units of the noise variance."""
         parts = [(half * half).sum(axis=0) for _, half in self._covered(block)]
         return np.concatenate(parts) if parts else np.zeros(0)
 
+    def total(self, blocks: Sequence[Block]) -> float:
+        """Return the sum of the variances of all rows of ``blocks``."""
+        if self.coordinates.size <= FEW_ROWS or not self._factor.regular:
+            return math.fsum(float(self.variances(block).sum()) for block in blocks)
+        inside = [block for block in blocks if self.coordinates.holds(block.marginal)]
+        others = [block for block in blocks if not self.coordinates.holds(block.marginal)]
+        gram = sparse.coo_array(gram_of(inside, self.coordinates))
+        variances = math.fsum(float(self.variances(block).sum()) for block in others)
+        return variances + float(gram.data @ self._inverse[gram.coords])
+
+    def noise(self, block: Block) -> Matrix:
+        """Return each answer's noise over independent ones of unit variance, one a column."""
+        parts = [half.T for _, half in self._covered(block)]
+        return np.concatenate(parts) if parts else np.zeros((0, self.coordinates.size))
+
     def fit(self, values: Sequence[Matrix]) -> Answers:
         """Return what answers blocks, given the noisy ``values`` of every strategy block."""
-        estimate = self._factor.solve(self._moments(values))
+        return self.answers(self.estimate(values))
+
+    def estimate(self, values: Sequence[Matrix]) -> Matrix:
+        """Return the least-squares estimate in coordinates."""
+        estimate = self._factor.solve(self.moments(values))
         # Once more for what rounding left over: counts may be in the millions.
-        rest = [v - e for v, e in zip(values, self._values(estimate), strict=True)]
-        estimate += self._factor.solve(self._moments(rest))
+        rest = [v - e for v, e in zip(values, self.fitted(estimate), strict=True)]
+        estimate += self._factor.solve(self.moments(rest))
+        return estimate
+
+    def answers(self, estimate: Matrix) -> Answers:
+        """Return what answers blocks from an estimate in coordinates."""
 
         def answers(block: Block) -> Matrix:
             parts = [rows @ estimate for rows, _ in self._covered(block)]
@@ -92,19 +161,35 @@ class DenseSolver:
 
         return answers
 
-    def _moments(self, values: Sequence[Matrix]) -> Matrix:
+    def moments(self, values: Sequence[Matrix]) -> Matrix:
         """Return ``A^T y``."""
         moments = np.zeros((self.coordinates.size, *values[0].shape[1:]))
-        for block, value in zip(self._blocks, values, strict=True):
+        for block, value in zip(self.blocks, values, strict=True):
             coefficients, box = self.coordinates.cells(block.marginal)
             moments[box] += coefficients.T @ np.asarray(block.matrix.T @ value)
         return moments
 
-    def _values(self, estimate: Matrix) -> Iterator[Matrix]:
-        """Yield ``A x`` block by block."""
-        for block in self._blocks:
+    @property
+    def information(self) -> Matrix:
+        """Return ``A^T A``."""
+        information = np.zeros((self.coordinates.size, self.coordinates.size))
+        for block in self.blocks:
+            if isinstance(block, CellBlock):
+                gram = sparse.coo_array(cells_gram(block.marginal, self.coordinates))
+                information[gram.coords] += block.weight**2 * gram.data
+                continue
             coefficients, box = self.coordinates.cells(block.marginal)
-            yield np.asarray(block.matrix @ (coefficients @ estimate[box]))
+            rows = np.asarray(block.matrix @ coefficients)
+            information[np.ix_(box, box)] += rows.T @ rows
+        return information
+
+    def fitted(self, estimate: Matrix) -> tuple[Matrix, ...]:
+        """Return ``A x`` block by block."""
+        values = []
+        for block in self.blocks:
+            coefficients, box = self.coordinates.cells(block.marginal)
+            values.append(np.asarray(block.matrix @ (coefficients @ estimate[box])))
+        return tuple(values)
 
     def _covered(self, block: Block) -> Iterator[tuple[Matrix, Matrix]]:
         """Yield rows in coordinates and their halves, or raise if one is not in the row space."""
@@ -149,15 +234,39 @@ class IdentitySolver:
         squares = np.asarray(block.matrix.multiply(block.matrix) @ copies)
         return np.asarray(squares / self._weight**2)
 
+    def total(self, blocks: Sequence[Block]) -> float:
+        """Return the sum of the variances of all rows of ``blocks``."""
+        return math.fsum(float(self.variances(block).sum()) for block in blocks)
+
+    def noise(self, block: Block) -> sparse.csr_array:
+        """Return each answer's noise over that of every measured cell."""
+        block = self._checked(block)
+        cells = cell_map(block.marginal, self._marginal)
+        return sparse.csr_array(block.matrix[:, cells] / self._weight)
+
     def fit(self, values: Sequence[Matrix]) -> Answers:
-        """Return what answers blocks, given the noisy ``values`` of the strategy block."""
+        """Return what answers blocks, given the noisy ``values`` of every strategy block."""
+        return self.answers(self.estimate(values))
+
+    def estimate(self, values: Sequence[Matrix]) -> Matrix:
+        """Return the estimate of every cell of the marginal."""
+        return values[0] / self._weight
+
+    def fitted(self, estimate: Matrix) -> tuple[Matrix, ...]:
+        """Return the values of the block that an estimate of every cell stands for."""
+        return (estimate * self._weight,)
+
+    def answers(self, estimate: Matrix) -> Answers:
+        """Return what answers blocks from an estimate of every cell."""
 
         def answers(block: Block) -> Matrix:
             block = self._checked(block)
             cells = cell_map(block.marginal, self._marginal)
-            sums = np.zeros((block.marginal.size, *values[0].shape[1:]))
-            np.add.at(sums, cells, values[0])
-            return np.asarray(block.matrix @ sums / self._weight)
+            merged = sparse.csr_array(  # Ten times faster than np.add.at for several columns.
+                (np.ones(len(cells)), (cells, np.arange(len(cells)))),
+                shape=(block.marginal.size, len(cells)),
+            )
+            return np.asarray(block.matrix @ (merged @ estimate))
 
         return answers
 
@@ -175,13 +284,3 @@ class IdentitySolver:
             name in place and place[name].refine(partition).size == place[name].size
             for name, partition in zip(marginal.scope, marginal.partitions, strict=True)
         )
-
-
-def _is_scaled_identity(matrix: sparse.csr_array) -> bool:
-    rows, columns = matrix.shape
-    return bool(
-        rows == columns == matrix.nnz
-        and np.array_equal(matrix.indices, np.arange(columns))
-        and np.array_equal(matrix.indptr, np.arange(rows + 1))
-        and (matrix.data == matrix.data[0]).all()
-    )

@@ -17,16 +17,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition, expand
+from sqlmadp.schema.marginal import Block, CellBlock, Labels, Marginal, Partition, expand
 from sqlmadp.workload.reduce import distinct_columns, reduced
 
 Matrix = NDArray[np.float64]
+
+FULL = 20
+"""One entry in so many not zero, for a matrix of queries to be treated as dense."""
+
+SLICE = 1 << 22
+"""Numbers that one dense slice of the queries may hold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,35 +48,79 @@ class Workload:
         return cls(tuple(reduced(block) for block in blocks))
 
     @cached_property
+    def _parts(self) -> dict[tuple[str, ...], list[Block]]:
+        """Return the blocks of every scope, in the order of scopes."""
+        parts: dict[tuple[str, ...], list[Block]] = {}
+        for block in self.blocks:
+            parts.setdefault(block.marginal.scope, []).append(block)
+        return {scope: parts[scope] for scope in sorted(parts)}
+
+    @cached_property
     def scopes(self) -> tuple[ScopeWorkload, ...]:
         """Return the queries stacked scope by scope, reduced, in the order of scopes."""
-        by_scope: dict[tuple[str, ...], list[Block]] = {}
-        for block in self.blocks:
-            by_scope.setdefault(block.marginal.scope, []).append(block)
-        return tuple(ScopeWorkload.of(by_scope[scope]) for scope in sorted(by_scope))
+        return tuple(ScopeWorkload.of(blocks) for blocks in self._parts.values())
 
     @cached_property
     def by_scope(self) -> tuple[Block, ...]:
         """Return the same queries as one block a scope."""
-        return tuple(Block(scope.marginal, scope.queries[:, scope.labels]) for scope in self.scopes)
+        return tuple(_stacked(blocks) for blocks in self._parts.values())
 
     @cached_property
     def fingerprint(self) -> str:
         """Return a hash that equal questions share, in whatever order they are asked."""
         digest = hashlib.sha256()
-        for scope in self.scopes:
-            sizes = [len(partition.labels) for partition in scope.marginal.partitions]
-            digest.update(repr((scope.marginal.scope, sizes, scope.queries.shape)).encode())
-            for partition in scope.marginal.partitions:
+        for blocks in self._parts.values():
+            marginal, shape, contents = _contents(blocks)
+            sizes = [len(partition.labels) for partition in marginal.partitions]
+            digest.update(repr((marginal.scope, sizes, shape)).encode())
+            for partition in marginal.partitions:
                 digest.update(partition.key)
-            digest.update(scope.labels.tobytes())
-            for part in (scope.queries.indptr, scope.queries.indices, scope.queries.data):
-                digest.update(part.astype(np.float64).tobytes())
+            digest.update(contents)
         return digest.hexdigest()
 
     def scaled(self, factor: float) -> Workload:
         """Return the same queries with every row multiplied by ``factor``."""
-        return Workload(tuple(Block(b.marginal, b.matrix * factor) for b in self.by_scope))
+        return Workload(tuple(_times(block, factor) for block in self.by_scope))
+
+
+def _times(block: Block, factor: float) -> Block:
+    if isinstance(block, CellBlock):
+        return CellBlock(block.marginal, block.weight * factor)
+    return Block(block.marginal, block.matrix * factor)
+
+
+def _stacked(blocks: list[Block]) -> Block:
+    """Return the queries of one scope as one block."""
+    if len(blocks) == 1 and isinstance(blocks[0], CellBlock):
+        return blocks[0]
+    scope = ScopeWorkload.of(blocks)
+    return Block(scope.marginal, scope.queries[:, scope.labels])
+
+
+def _contents(blocks: list[Block]) -> tuple[Marginal, tuple[int, int], bytes]:
+    """Return what tells the queries of one scope from others: marginal, shape, and the rest."""
+    if len(blocks) == 1 and isinstance(blocks[0], CellBlock):
+        marginal, cells = blocks[0].marginal, blocks[0].rows
+        return marginal, (cells, cells), _cell_contents(cells, float(blocks[0].weight))
+    scope = ScopeWorkload.of(blocks)
+    rows, groups = scope.queries.shape
+    return scope.marginal, (int(rows), int(groups)), _bytes(scope.labels, scope.queries)
+
+
+@lru_cache(maxsize=16)
+def _cell_contents(cells: int, weight: float) -> bytes:
+    """Return the same bytes as for single cells that were stacked and sorted."""
+    labels = np.arange(cells, dtype=np.int64)
+    order = np.argsort(labels.astype("<u8").byteswap(), kind="stable")  # As text of bytes.
+    matrix = sparse.csr_array(
+        (np.full(cells, weight), order, np.arange(cells + 1)), shape=(cells, cells)
+    )
+    return _bytes(labels, matrix)
+
+
+def _bytes(labels: Labels, queries: sparse.csr_array) -> bytes:
+    parts = (queries.indptr, queries.indices, queries.data)
+    return labels.tobytes() + b"".join(part.astype(np.float64).tobytes() for part in parts)
 
 
 def stacked(workloads: Iterable[Workload]) -> Workload:
@@ -110,6 +160,14 @@ class ScopeWorkload:
     @cached_property
     def gram(self) -> Matrix:
         """Return ``V^T V`` over groups, dense."""
+        rows, groups = self.queries.shape
+        if self.queries.nnz * FULL > rows * groups:  # Products of sparse matrices are slow then.
+            gram = np.zeros((groups, groups))
+            step = max(1, SLICE // groups)
+            for start in range(0, rows, step):
+                dense = self.queries[start : start + step].toarray()
+                gram += dense.T @ dense
+            return gram
         return np.asarray((self.queries.T @ self.queries).todense(), dtype=np.float64)
 
     @cached_property

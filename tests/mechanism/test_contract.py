@@ -19,7 +19,7 @@ from small_tables import (
 
 from sqlmadp.errors import NotSupportedError, ProgrammingError
 from sqlmadp.mechanism.base import MOST_PARTS
-from sqlmadp.mechanism.catalogue import MECHANISMS
+from sqlmadp.mechanism.catalogue import MECHANISMS, PROMISED
 from sqlmadp.mechanism.fairness import expected_errors, outcome
 from sqlmadp.private.blocks import checked_blocks
 from sqlmadp.private.sensitivity import l1_sensitivity
@@ -177,3 +177,7 @@ def test_the_five_mechanisms_of_the_paper_are_known_by_name():
         "weighted_utilitarian",
         "waterfilling",
     ]
+
+
+def test_every_mechanism_says_what_it_promises():
+    assert list(PROMISED) == list(MECHANISMS)

@@ -37,7 +37,8 @@ def assert_same(ours, theirs):
 
 def test_a_strategy_comes_back_from_disk_as_it_was(cache):
     strategy = select(WORKLOAD, cache=cache)
-    blocks, error = cache.load(WORKLOAD.fingerprint)
+    blocks, error, total = cache.load(WORKLOAD.fingerprint)
+    assert total == strategy.total
     assert_same(blocks, strategy.blocks)
     assert error == strategy.error
     assert [path.suffix for path in cache.directory.iterdir()] == [".npz"]
@@ -45,7 +46,7 @@ def test_a_strategy_comes_back_from_disk_as_it_was(cache):
 
 def test_a_stored_strategy_is_used_instead_of_a_search(cache, monkeypatch):
     planted = (block(TOTAL, [[S - 7]], np.int64), block(finest("a"), 7 * np.eye(5), np.int64))
-    cache.save(WORKLOAD.fingerprint, planted, 12.5)
+    cache.save(WORKLOAD.fingerprint, planted, 12.5, 4)
     monkeypatch.setattr(selection, "_search", None)
     found = select(WORKLOAD, cache=cache)
     assert_same(found.blocks, planted)
@@ -63,7 +64,7 @@ def test_another_workload_does_not_find_it(cache):
 @given(data=st.data())
 def test_a_damaged_file_counts_as_absent(cache, data):
     select(WORKLOAD, cache=cache)
-    cache.save(WORKLOAD.fingerprint, select(WORKLOAD).blocks, 1.0)
+    cache.save(WORKLOAD.fingerprint, select(WORKLOAD).blocks, 1.0, 4)
     [path] = cache.directory.iterdir()
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))

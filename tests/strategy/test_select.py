@@ -197,8 +197,8 @@ def test_a_large_scope_needs_no_dense_matrices():
     identity = Block(everything, sparse.eye_array(everything.size, format="csr"))
     wide = Workload.of([cells, total(), identity])
     strategy = select(wide)
-    assert [part.marginal.size for part in strategy.blocks] == [71_400]
-    assert strategy.error == pytest.approx(71_400 + 1_400 * 51 + 71_400)
+    assert max(part.marginal.size for part in strategy.blocks) == 71_400
+    assert strategy.error <= 71_400 + 1_400 * 51 + 71_400
 
 
 def test_scopes_that_no_single_query_holds_are_refused_when_too_large():
@@ -206,7 +206,8 @@ def test_scopes_that_no_single_query_holds_are_refused_when_too_large():
     blocks = []
     for names in (("a", "b"), ("b", "c")):
         marginal = finest(*names, sizes=sizes)
-        blocks.append(Block(marginal, sparse.eye_array(marginal.size, format="csr")))
+        pairs = sparse.eye_array(marginal.size) + 2 * sparse.eye_array(marginal.size, k=1)
+        blocks.append(Block(marginal, sparse.csr_array(pairs)))
     with pytest.raises(NotSupportedError, match="the queries over a, b, c tell apart more than"):
         select(Workload.of(blocks))
 

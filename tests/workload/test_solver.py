@@ -197,7 +197,7 @@ def test_functions_have_the_same_linear_relations_in_coordinates_as_over_all_cel
 @fast
 @given(st.lists(partitions(7), min_size=1, max_size=4))
 def test_basis_functions_are_orthogonal_and_the_first_of_them_span_the_coarse_partitions(used):
-    basis = Basis.of(used)
+    basis = Basis.of(dict.fromkeys(used, 1))
     groups = basis.refinement.size
     inner = basis.functions.T @ basis.functions / groups
     np.testing.assert_allclose(inner, np.eye(groups), atol=1e-12)

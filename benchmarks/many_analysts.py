@@ -1,0 +1,129 @@
+"""Hundreds of analysts: CPU time of binding, selecting, and leaving everyone out once.
+
+    python benchmarks/many_analysts.py [--analysts 500] [--statements 40]
+
+Analysts share one table of 71,400 cells.  Each has some statements from a common pool and some of
+their own; every fifth asks what the one before asks.  Under waterfilling, with equal shares.  The
+time to leave everyone out at once is divided by that of leaving them out one by one, as measured in
+the same run for a few of them.
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import tempfile
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from sqlmadp.asked import Asked
+from sqlmadp.mechanism import left_out
+from sqlmadp.mechanism.fairness import expected_errors
+from sqlmadp.mechanism.waterfilling import Waterfilling
+from sqlmadp.plan import Plan
+from sqlmadp.strategy.select import select
+
+STATES = [f"S{number:02}" for number in range(51)]
+SCHEMA = f"""table = "people"
+[columns.age]
+type = "integer"
+min = 0
+max = 99
+[columns.sex]
+type = "category"
+values = ["female", "male"]
+[columns.race]
+type = "category"
+values = ["r1", "r2", "r3", "r4", "r5", "r6", "r7"]
+[columns.state]
+type = "category"
+values = {STATES}
+"""
+FEW = 3
+"""Analysts that are left out one by one, to compare."""
+
+PLAN = """schema = "people.toml"
+source = "people.parquet"
+epsilon = "1"
+[ledger]
+path = "people.ledger"
+budget = "1"
+"""
+
+
+def statements(random: np.random.Generator, count: int) -> list[str]:
+    """Return one analyst's statements: some of a common pool, the others of their own."""
+    asked = []
+    for number in range(count):
+        kind = number % 4
+        low, high = sorted(random.integers(0, 10, 2) * 10)
+        state = STATES[random.integers(51)]
+        age = f"age BETWEEN {low} AND {high + 9}"
+        asked.append(
+            [
+                f"SELECT COUNT(*) FROM people WHERE {age}",
+                f"SELECT sex, COUNT(*) FROM people WHERE {age} GROUP BY sex",
+                f"SELECT COUNT(*) FROM people WHERE state = '{state}'",
+                f"SELECT race, COUNT(*) FROM people WHERE sex = 'female' AND race <> "
+                f"'r{random.integers(1, 8)}' GROUP BY race",
+            ][kind]
+        )
+    return asked
+
+
+def write(folder: Path, analysts: int, count: int) -> Path:
+    """Write a plan of many analysts; return it."""
+    (folder / "people.toml").write_text(SCHEMA)
+    plan, own = PLAN, []
+    for number in range(analysts):
+        if number % 5 < 4:  # The fifth asks the same as the fourth.
+            own = statements(np.random.default_rng(number), count)
+        (folder / f"a{number}.sql").write_text(";\n".join(own) + ";\n")
+        plan += f'[analysts.a{number}]\nqueries = "a{number}.sql"\n'
+    (folder / "plan.toml").write_text(plan)
+    return folder / "plan.toml"
+
+
+def main() -> None:
+    """Print the time of every stage."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--analysts", type=int, default=500)
+    parser.add_argument("--statements", type=int, default=40)
+    arguments = parser.parse_args()
+    clock = time.process_time
+    with tempfile.TemporaryDirectory() as temporary:
+        plan = write(Path(temporary), arguments.analysts, arguments.statements)
+        start = clock()
+        asked = Asked.bind(Plan.open(plan))
+        workloads = asked.workloads
+        print(f"binding {clock() - start:.1f} CPU s", flush=True)
+    shares = [Fraction(1, arguments.analysts)] * arguments.analysts
+    start = clock()
+    distinct = {workload.fingerprint: workload for workload in workloads}
+    for workload in distinct.values():
+        select(workload)
+    print(f"selecting {len(distinct)} strategies {clock() - start:.1f} CPU s", flush=True)
+    start = clock()
+    strategy = Waterfilling().select(workloads, shares)
+    errors = expected_errors(strategy, workloads, asked.plan.epsilon)
+    print(f"pouring and expected errors {clock() - start:.1f} CPU s", flush=True)
+    start = clock()
+    ratios = left_out.interference(Waterfilling(), workloads, shares)
+    seconds = clock() - start
+    start = clock()
+    for number in range(FEW):
+        others = [*workloads[:number], *workloads[number + 1 :]]
+        expected_errors(Waterfilling().select(others, shares[1:]), others, asked.plan.epsilon)
+    one_by_one = (clock() - start) * arguments.analysts / FEW
+    print(
+        f"leaving {arguments.analysts} out {seconds:.1f} CPU s, {seconds / one_by_one:.4f} of one "
+        f"by one; largest interference {ratios.max():.6f}, total error {sum(errors):,.0f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Census tables about persons, one analyst a table: total errors, fairness, CPU time.
+
+    python benchmarks/sf1.py [REFERENCE] [--mechanisms utilitarian waterfilling] [--folder DIR]
+
+Sex (2) x Hispanic (2) x race (64, one bit each of six races) x relationship (17) x age (115),
+500,480 cells, and the tables P1, P3, P4, P5, P8 to P12, P12A-I, PCT12 and PCT12A-O of the 2010
+summary file, 4,151 counts, written as SQL.  Errors are totals at epsilon 1; where REFERENCE holds
+hdmm_sf1.json, beside HDMM's best.  CPU time is that of selecting and of all expected errors,
+also as a multiple of one Cholesky factor of a matrix as large as the coordinates, taken in the
+same run.
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy.linalg import cholesky
+
+from sqlmadp.asked import Asked
+from sqlmadp.mechanism.catalogue import MECHANISMS
+from sqlmadp.mechanism.fairness import expected_errors, outcome
+from sqlmadp.plan import Plan
+from sqlmadp.workload.coordinates import Coordinates
+
+SCHEMA = """table = "persons"
+[columns.age]
+type = "integer"
+min = 0
+max = 114
+[columns.hispanic]
+type = "boolean"
+[columns.race]
+type = "integer"
+min = 0
+max = 63
+[columns.relationship]
+type = "integer"
+min = 0
+max = 16
+[columns.sex]
+type = "category"
+values = ["female", "male"]
+"""
+PLAN = """schema = "persons.toml"
+source = "persons.parquet"
+epsilon = "1"
+[ledger]
+path = "persons.ledger"
+budget = "1"
+"""
+BANDS = (5, 10, 15, 18, 20, 21, 22, 25, 30, 35, 40, 45, 50, 55, 60, 62, 65, 67, 70, 75, 80, 85)
+BAND = f"CASE {' '.join(f'WHEN age < {end} THEN {end}' for end in BANDS)} ELSE 115 END"
+SINGLE = "CASE WHEN age < 100 THEN age WHEN age < 105 THEN 100 WHEN age < 110 THEN 105 ELSE 110 END"
+SEVEN = "CASE WHEN bit_count(race) = 1 THEN race ELSE 0 END"
+"""Each single race, and everybody else."""
+GROUPS = (*(f"race = {1 << bit}" for bit in range(6)), "bit_count(race) <> 1")
+
+
+def where(*conditions: str) -> str:
+    """Return a WHERE clause of the conditions that are not empty."""
+    given = [condition for condition in conditions if condition]
+    return f" WHERE {' AND '.join(given)}" if given else ""
+
+
+def by_race(only: str = "") -> list[str]:
+    """Return the 71 counts of the detailed race tables."""
+    several = where("bit_count(race) >= 2", only)
+    return [
+        f"SELECT COUNT(*) FROM persons{where(only)}",
+        "SELECT bit_count(race) = 1 AS one, COUNT(*) FROM persons"
+        f"{where('race > 0', only)} GROUP BY one",
+        f"SELECT bit_count(race) AS races, COUNT(*) FROM persons{several} GROUP BY races",
+        f"SELECT race, COUNT(*) FROM persons{where('race > 0', only)} GROUP BY race",
+    ]
+
+
+def by_origin(only: str = "") -> list[str]:
+    """Return the 73 counts of the tables by Hispanic origin and race."""
+    return [
+        f"SELECT COUNT(*) FROM persons{where(only)}",
+        f"SELECT COUNT(*) FROM persons{where('hispanic', only)}",
+        *by_race(" AND ".join(filter(None, ("NOT hispanic", only)))),
+    ]
+
+
+def by_age(years: str, only: str = "") -> list[str]:
+    """Return the counts by sex and age, with their totals."""
+    counts = f"SELECT sex, {years} AS years, COUNT(*) FROM persons{where(only)}"
+    return [f"{counts} GROUP BY ROLLUP (sex, years)"]
+
+
+def tables() -> dict[str, list[str]]:
+    """Return the statements of every table."""
+    total, rollup = "SELECT COUNT(*) FROM persons", " GROUP BY ROLLUP (hispanic, k)"
+    found = {
+        "P1": [total],
+        "P3": [total, f"SELECT {SEVEN} AS race, COUNT(*) FROM persons GROUP BY ALL"],
+        "P4": ["SELECT hispanic, COUNT(*) FROM persons GROUP BY ROLLUP (hispanic)"],
+        "P5": [f"SELECT hispanic, {SEVEN} AS k, COUNT(*) FROM persons{rollup}"],
+        "P8": by_race(),
+        "P9": by_origin(),
+        "P10": by_race("age >= 18"),
+        "P11": by_origin("age >= 18"),
+        "P12": by_age(BAND),
+    }
+    for letter, only in zip(
+        "ABCDEFGHI", (*GROUPS, "hispanic", "NOT hispanic AND race = 1"), strict=True
+    ):
+        found[f"P12{letter}"] = by_age(BAND, only)
+    found["PCT12"] = by_age(SINGLE)
+    alone = (f"NOT hispanic AND {group}" for group in GROUPS)
+    for letter, only in zip("ABCDEFGHIJKLMNO", (*GROUPS, "hispanic", *alone), strict=True):
+        found[f"PCT12{letter}"] = by_age(SINGLE, only)
+    return found
+
+
+def write(folder: Path) -> Path:
+    """Write the schema, the SQL files and the plan; return the plan."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "persons.toml").write_text(SCHEMA)
+    plan = PLAN
+    for name, statements in tables().items():
+        (folder / f"{name}.sql").write_text(";\n".join(statements) + ";\n")
+        plan += f'[analysts.{name}]\nqueries = "{name}.sql"\n'
+    (folder / "plan.toml").write_text(plan)
+    return folder / "plan.toml"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("reference", nargs="?", type=Path)
+    parser.add_argument("--mechanisms", nargs="*", default=["utilitarian", "waterfilling"])
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--fairness", action="store_true", help="leave everyone out once")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        plan = write(arguments.folder or Path(temporary))
+        start = time.process_time()
+        asked = Asked.bind(Plan.open(plan))
+        workloads = asked.workloads
+        binding = time.process_time() - start
+    shares = [analyst.share for analyst in asked.plan.analysts]
+    epsilon = asked.plan.epsilon
+    best = float("nan")
+    if arguments.reference is not None:
+        known = json.loads((arguments.reference / "hdmm_sf1.json").read_text())
+        best = min(*known["kron"], *known["defaultkron"])
+    counts = sum(query.rows for own in asked.queries for query in own)
+    print(f"{len(workloads)} analysts, {counts:,} counts, bound in {binding:.1f} CPU s")
+    utilitarian = None
+    for name in arguments.mechanisms:
+        mechanism = MECHANISMS[name](asked.columns, None)
+        start = time.process_time()
+        strategy = mechanism.select(workloads, shares)
+        errors = expected_errors(strategy, workloads, epsilon)
+        seconds = time.process_time() - start
+        size = Coordinates(block.marginal for block in strategy.blocks).size
+        total = sum(errors)
+        utilitarian = total if name == "utilitarian" else utilitarian
+        print(
+            f"{name}: total error {total:,.0f}, {total / best:.3f} of HDMM's best, "
+            f"{total / utilitarian if utilitarian else float('nan'):.3f} of utilitarian's; "
+            f"{seconds:.1f} CPU s, {seconds / factoring(size):.0f} factors of {size:,} x {size:,}"
+        )
+        if arguments.fairness:
+            start = time.process_time()
+            found = outcome(mechanism, workloads, shares, epsilon)
+            print(
+                f"  largest sharing ratio {found.sharing_ratio:.3f}, largest interference "
+                f"{found.worst_interference:.3f}; {time.process_time() - start:.1f} CPU s"
+            )
+
+
+def factoring(size: int) -> float:
+    """Return the CPU time of one Cholesky factor."""
+    random = np.random.default_rng(0).random((size, size))
+    matrix = random @ random.T + size * np.eye(size)
+    start = time.process_time()
+    cholesky(matrix, check_finite=False)
+    return time.process_time() - start
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Everyone left out once, by updates of one factor instead of a new one for each.
+
+Pouring adds weights: with w_r the weight of bucket r and w_ir what analyst i put into it,
+
+    X = sum_r w_r^2 r r^T,    X_-i = X - R_i^T D_i R_i,    D_i = diag(w_r^2 - (w_r - w_ir)^2)
+
+over the buckets of analyst i.  With N = R X^(-1/2) the buckets in terms of independent noise, and
+A = D^(1/2) N_i, the Woodbury identity gives for every query q, in the same terms,
+
+    var_-i(q) = |q|^2 + |(I - A A^T)^(-1/2) A q|^2
+
+The share that leaves takes its part of the budget along, so the scale of noise stays.  Directions
+that i alone measures are lost: there ``I - A A^T`` has eigenvalues of 0, and queries of others
+have no component.  An eigenvalue too near 0 to tell is worked out anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sqlmadp.mechanism.base import Mechanism, poured_weights, scaled
+from sqlmadp.mechanism.identity import Identity
+from sqlmadp.mechanism.independent import Independent
+from sqlmadp.mechanism.waterfilling import Waterfilling, buckets, stacked_rows
+from sqlmadp.schema.marginal import Block
+from sqlmadp.strategy.select import select
+from sqlmadp.workload.coordinates import Coordinates
+from sqlmadp.workload.diagonal import is_plain
+from sqlmadp.workload.solver import FEW_COORDINATES, MOST_COORDINATES, DenseSolver, solver_for
+from sqlmadp.workload.workload import Workload
+
+Matrix = NDArray[np.float64]
+
+MOST_NUMBERS = 1 << 27
+"""Numbers that all buckets and queries may hold in coordinates."""
+
+LOST = 1e-10
+"""Eigenvalue up to which a direction is lost without the analyst."""
+
+DOUBTFUL = 1e-6
+"""Eigenvalue from which on an update is as good as a new factor."""
+
+
+@dataclass(frozen=True, eq=False)
+class Poured:
+    """The buckets of one scope, and the weight that each analyst put into each."""
+
+    directions: Block
+    weights: Matrix
+    """One row an analyst, one column a bucket."""
+
+    def without(self, analyst: int | None = None) -> Block:
+        """Return the buckets with everyone's weight, or everyone's but one's."""
+        heights = self.weights.sum(axis=0)
+        if analyst is not None:
+            heights = heights - self.weights[analyst]
+        rows = sparse.csr_array(sparse.diags_array(heights) @ self.directions.matrix)
+        return Block(self.directions.marginal, rows[heights > 0])
+
+
+def interference(
+    mechanism: Mechanism, workloads: Sequence[Workload], shares: Sequence[Fraction]
+) -> Matrix | None:
+    """Return ``[i, j]``, the ratio by which i's joining changes j's error; None if not at once.
+
+    Nobody's error depends on others under Independent; and nothing but the budget changes under
+    Identity.  None for mechanisms that select anew, and for strategies that are too large.
+    """
+    if isinstance(mechanism, Independent):
+        return np.ones((len(workloads), len(workloads)))
+    if isinstance(mechanism, Identity):
+        left = [float(1 - share / sum(shares)) ** 2 for share in shares]
+        ratios = np.repeat(np.array(left)[:, None], len(workloads), axis=1)
+        ratios[:, [not _asks(workload) for workload in workloads]] = 1.0
+        np.fill_diagonal(ratios, 1.0)
+        return ratios
+    if not isinstance(mechanism, Waterfilling) or mechanism.tolerance > 0:
+        return None
+    strategies = [select(workload, cache=mechanism.cache) for workload in workloads]
+    size = Coordinates(dict.fromkeys(b.marginal for s in strategies for b in s.blocks)).size
+    rows = sum(b.rows for s in strategies for b in s.blocks)
+    rows += sum(block.rows for workload in workloads for block in workload.by_scope)
+    plain = is_plain([block for strategy in strategies for block in strategy.blocks])
+    if size > MOST_COORDINATES or size * rows > MOST_NUMBERS or (plain and size > FEW_COORDINATES):
+        return None  # Plain marginals need no factor in the first place.
+    factors, _ = poured_weights(strategies, shares)
+    pairs = zip(strategies, factors, strict=True)
+    parts = [[scaled(block, factor) for block in s.blocks] for s, factor in pairs]
+    return _updated(list(_poured(parts)), workloads)
+
+
+def _asks(workload: Workload) -> bool:
+    """Tell whether any query of a workload counts anything; else its error is always 0."""
+    return any(block.matrix.data.any() for block in workload.blocks)
+
+
+def _poured(parts: Sequence[Sequence[Block]]) -> Iterator[Poured]:
+    """Yield the buckets of every scope."""
+    scopes: dict[tuple[str, ...], list[tuple[int, Block]]] = {}
+    for analyst, blocks in enumerate(parts):
+        for block in blocks:
+            scopes.setdefault(block.marginal.scope, []).append((analyst, block))
+    for group in scopes.values():
+        together = stacked_rows([block for _, block in group])
+        owners = np.repeat([analyst for analyst, _ in group], [block.rows for _, block in group])
+        found = buckets(together.matrix)
+        weights = np.zeros((len(parts), found.directions.shape[0]))
+        np.add.at(weights, (owners, found.numbers), found.heights)
+        yield Poured(Block(together.marginal, found.directions), weights)
+
+
+def _updated(poured: Sequence[Poured], workloads: Sequence[Workload]) -> Matrix:
+    solver = DenseSolver([each.without() for each in poured])
+    asked = [np.vstack([np.asarray(solver.noise(b)) for b in w.by_scope]) for w in workloads]
+    ends = np.cumsum([len(rows) for rows in asked])[:-1]
+    queries = np.vstack(asked)
+    together = np.array([part.sum() for part in np.split((queries**2).sum(axis=1), ends)])
+    directions = np.vstack([np.asarray(solver.noise(each.directions)) for each in poured])
+    weights = np.hstack([each.weights for each in poured])
+    whole = weights.sum(axis=0)
+    ratios = np.ones((len(workloads), len(workloads)))
+    for analyst, own in enumerate(weights):
+        used = np.flatnonzero(own)
+        dropped = np.sqrt(whole[used] ** 2 - (whole[used] - own[used]) ** 2)
+        added = _added(dropped[:, None] * directions[used], queries)
+        if added is None:
+            without = _anew(poured, workloads, analyst)
+        else:
+            without = together + [part.sum() for part in np.split(added, ends)]
+        ratios[analyst] = np.where(
+            together == 0, 1.0, together / np.where(without == 0, 1, without)
+        )
+        ratios[analyst, analyst] = 1.0
+    return ratios
+
+
+def _anew(poured: Sequence[Poured], workloads: Sequence[Workload], left: int) -> Matrix:
+    """Return everyone's variances without one analyst, by a factor of its own."""
+    blocks = [each.without(left) for each in poured]
+    solver = solver_for([block for block in blocks if block.rows])
+    return np.array(
+        [
+            0.0 if analyst == left else solver.total(workload.by_scope)
+            for analyst, workload in enumerate(workloads)
+        ]
+    )
+
+
+def _added(rows: Matrix, queries: Matrix) -> Matrix | None:
+    """Return by how much every query's variance grows; None if an update cannot tell."""
+    values, vectors = np.linalg.eigh(np.eye(len(rows)) - rows @ rows.T)
+    if ((values > LOST) & (values < DOUBTFUL)).any():
+        return None
+    kept = values >= DOUBTFUL
+    scaled = (vectors[:, kept].T @ rows) / np.sqrt(values[kept])[:, None]
+    return np.asarray(((scaled @ queries.T) ** 2).sum(axis=0))

@@ -1,0 +1,115 @@
+"""Weights of many possible blocks, of which a good strategy uses few.
+
+Blocks measured cell by cell differ in nothing but their weights u_b >= 0, and the error is
+
+    f(u) = (sum_b u_b)^2 t(u^2),    t(v) = trace(M (sum_b v_b G_b)^-1)
+    d f / d u_b = 2 (sum u) t  +  2 (sum u)^2 u_b (d t / d v_b)
+
+A block of no weight has no slope to grow by, so a search ends in a local optimum with most weights
+at zero.  From there single blocks are tried with a little weight, the best one joins, and
+the weights are balanced again, as long as that helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from sqlmadp.schema.marginal import Block
+
+Matrix = NDArray[np.float64]
+
+NEGLIGIBLE = 1e-2
+"""Part of all weight below which a block is left out."""
+
+GAIN = 1e-3
+"""Relative gain for which another block is worth measuring."""
+
+TRIED_WEIGHT = 0.04
+"""Part of all weight that a block is tried with."""
+
+MOST_TRIED = 200
+"""Blocks up to which each is tried."""
+
+LEAST = 1e-9
+"""Weight, of all, that keeps every direction measured during a search."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """Blocks whose columns sum to exactly ``total`` together, and their certified error."""
+
+    blocks: tuple[Block, ...]
+    total: int
+    error: float
+    """``total^2 trace(W^T W (A^T A)^-1)``."""
+
+
+class Trace(Protocol):
+    """The trace as a function of the squares of weights."""
+
+    count: int
+
+    def trace_and_slopes(self, squares: Matrix) -> tuple[float, Matrix]:
+        """Return the trace, and its derivative by every square."""
+
+
+def few_weights(problem: Trace, starts: Iterable[Matrix]) -> tuple[float, Matrix]:
+    """Return the least error found from any start, and weights that sum to 1."""
+    tried = [_balanced(problem, start) for start in starts]
+    error, weights = min(tried, key=lambda pair: pair[0])
+    while problem.count <= MOST_TRIED:
+        grown_error, grown = _balanced(problem, _with_one_more(problem, weights))
+        if grown_error > error * (1 - GAIN):
+            break
+        error, weights = grown_error, grown
+    return error, weights
+
+
+def error_of(problem: Trace, weights: Matrix) -> float:
+    """Return ``f(weights)``."""
+    return float(weights.sum()) ** 2 * problem.trace_and_slopes(_squares(weights))[0]
+
+
+def _with_one_more(problem: Trace, weights: Matrix) -> Matrix:
+    """Return the weights with the block that helps most among those of no weight."""
+    candidates = []
+    for block in np.flatnonzero(weights == 0):
+        more = weights * (1 - TRIED_WEIGHT)
+        more[block] = TRIED_WEIGHT
+        candidates.append((error_of(problem, more), more))
+    return min(candidates, key=lambda pair: pair[0])[1] if candidates else weights
+
+
+def _balanced(problem: Trace, start: Matrix) -> tuple[float, Matrix]:
+    """Return the local optimum near ``start`` with negligible weights at zero."""
+    unit = error_of(problem, start)
+
+    def objective(weights: Matrix) -> tuple[float, Matrix]:
+        total = float(weights.sum())
+        trace, slopes = problem.trace_and_slopes(_squares(weights))
+        gradient = 2 * total * trace + 2 * total**2 * weights * slopes
+        # The logarithm suits a loss that falls by orders of magnitude.
+        return float(np.log(total**2 * trace / unit)), gradient / (total**2 * trace)
+
+    found = minimize(
+        objective,
+        start / start.sum(),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0.0, None)] * problem.count,
+        options={"maxiter": 300, "ftol": 1e-8},
+    )
+    weights = np.asarray(found.x / found.x.sum())
+    kept = np.where(weights < NEGLIGIBLE / np.count_nonzero(weights), 0.0, weights)
+    kept /= kept.sum()
+    return error_of(problem, kept), kept
+
+
+def _squares(weights: Matrix) -> Matrix:
+    return np.asarray(weights**2 + (LEAST * weights.sum()) ** 2)

@@ -1,0 +1,99 @@
+"""Statements that many analysts ask, and scopes that only all of them together make too large."""
+
+import pytest
+
+from sqlmadp import asked as asking
+from sqlmadp.asked import Asked
+from sqlmadp.errors import SqlError
+from sqlmadp.mechanism.fairness import outcome
+from sqlmadp.mechanism.waterfilling import Waterfilling
+from sqlmadp.plan import Plan
+
+SCHEMA = """table = "people"
+[columns.age]
+type = "integer"
+min = 0
+max = 99
+[columns.height]
+type = "integer"
+min = 0
+max = 99
+"""
+PLAN = """schema = "people.toml"
+source = "people.parquet"
+epsilon = "1"
+[ledger]
+path = "people.ledger"
+budget = "1"
+"""
+
+
+@pytest.fixture
+def plan(tmp_path):
+    def write(limits="", **statements):
+        (tmp_path / "people.toml").write_text(SCHEMA)
+        text = PLAN + limits
+        for name, own in statements.items():
+            (tmp_path / f"{name}.sql").write_text(own)
+            text += f'[analysts.{name}]\nqueries = "{name}.sql"\n'
+        (tmp_path / "plan.toml").write_text(text)
+        return Plan.open(tmp_path / "plan.toml")
+
+    return write
+
+
+def test_equal_statements_are_bound_once_and_keep_their_own_names(plan, monkeypatch):
+    bound, bind_all = [], asking.bind_all
+
+    def counted(statements, evaluator, *, entries=0):
+        statements = list(statements)
+        bound.extend(statement.text for statement in statements)
+        return bind_all(statements, evaluator, entries=entries)
+
+    monkeypatch.setattr(asking, "bind_all", counted)
+    count = "SELECT COUNT(*) FROM people WHERE age > 3"
+    found = Asked.bind(
+        plan(ann=f"-- name: old\n{count};", bob=f"-- name: mine\n-- weight: 4\n{count};\n{count};")
+    )
+    assert len(bound) == len(set(bound))
+    assert [[query.name for query in own] for own in found.queries] == [["old"], ["mine", "q2"]]
+    ann, bob = found.workloads
+    assert [block.matrix.toarray().max() for block in ann.blocks] == [1.0]
+    assert [block.matrix.toarray().max() for block in bob.blocks] == [2.0, 1.0]
+
+
+def test_every_copy_of_a_wrong_statement_is_reported(plan):
+    wrong = "SELECT COUNT(*) FROM people WHERE nothing > 3;\n"
+    with pytest.raises(SqlError) as caught:
+        Asked.bind(plan(ann=wrong + wrong, bob=wrong))
+    assert [(p.file[-7:], p.line) for p in caught.value.problems] == [
+        ("ann.sql", 1),
+        ("ann.sql", 2),
+        ("bob.sql", 1),
+    ]
+
+
+def test_a_scope_that_is_too_large_for_everyone_together_is_refused_by_statement(plan):
+    fine = "SELECT age % 10 AS a, height % 10 AS h, COUNT(*) FROM people GROUP BY ALL;"
+    cut = "SELECT age // 10 AS a, height // 10 AS h, COUNT(*) FROM people GROUP BY ALL;"
+    limits = "[limits]\nblock_cells = 5000\n"
+    Asked.bind(plan(limits, ann=fine))
+    with pytest.raises(SqlError) as caught:
+        Asked.bind(plan(limits, ann=fine, bob=cut))
+    [problem] = caught.value.problems
+    assert problem.code == "scope-too-large"
+    assert problem.file.endswith("ann.sql")
+    assert "age, height" in problem.message
+    assert "10,000 cells" in problem.message
+    assert "5,000" in problem.message
+
+
+def test_nobody_among_many_analysts_is_worse_off_for_the_others(plan):
+    ranges = [f"SELECT COUNT(*) FROM people WHERE age >= {10 * k};" for k in range(6)]
+    statements = {f"a{n}": ranges[n % 6] + ranges[(n * n + 1) % 6] for n in range(20)}
+    found = Asked.bind(plan(**statements))
+    shares = [analyst.share for analyst in found.plan.analysts]
+    given = outcome(Waterfilling(), found.workloads, shares, found.plan.epsilon)
+    assert len({workload.fingerprint for workload in found.workloads}) < 20
+    assert given.sharing_ratio <= 1 + 1e-9
+    assert given.worst_interference <= 1 + 1e-9

@@ -1,0 +1,116 @@
+"""All solvers give the same answers wherever two of them apply."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_tables import SIZES, block, finest, histogram, query_blocks, total
+
+from sqlmadp.errors import NotCoveredError, NotSupportedError
+from sqlmadp.schema.marginal import CellBlock, Marginal, Partition
+from sqlmadp.workload import iterative, solver
+from sqlmadp.workload.diagonal import DiagonalSolver, is_plain
+from sqlmadp.workload.iterative import IterativeSolver
+from sqlmadp.workload.solver import DenseSolver, IdentitySolver, solver_for
+
+SCOPES = [(), ("a",), ("b",), ("a", "b"), ("b", "c"), ("a", "b", "c")]
+
+plain = st.lists(
+    st.tuples(st.sampled_from(SCOPES), st.sampled_from([1, 7, 65_536])), min_size=1, max_size=4
+).map(lambda pairs: [CellBlock(finest(*scope), weight) for scope, weight in pairs])
+
+
+def outcome(work):
+    """What a solver says, or that it refuses."""
+    try:
+        return work()
+    except NotCoveredError:
+        return None
+
+
+def assert_agree(one, other, blocks, asked, seed):
+    random = np.random.default_rng(seed)
+    values = [random.normal(scale=b.rows, size=b.rows) for b in blocks]
+    for work in (
+        lambda s: s.variances(asked),
+        lambda s: s.total([asked]),
+        lambda s: s.fit(values)(asked),
+        lambda s: (s.noise(asked) @ s.noise(asked).T).diagonal(),
+    ):
+        found, expected = (outcome(lambda s=s, w=work: w(s)) for s in (one, other))
+        assert (found is None) == (expected is None)
+        if expected is not None:
+            scale = np.abs(expected).max(initial=1e-300)
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * scale)
+    for found, expected in zip(
+        one.fitted(one.estimate(values)), other.fitted(other.estimate(values)), strict=True
+    ):
+        scale = np.abs(expected).max(initial=1e-300)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * scale)
+
+
+@settings(deadline=None, max_examples=50)
+@given(plain, query_blocks(), st.integers(0, 2**32))
+def test_the_diagonal_solver_agrees_with_the_dense_one(blocks, asked, seed):
+    assert_agree(DiagonalSolver(blocks), DenseSolver(blocks), blocks, asked, seed)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(query_blocks(), max_size=2), query_blocks(), st.integers(0, 2**32))
+def test_the_iterative_solver_agrees_with_the_dense_one(others, asked, seed):
+    measured = [block(histogram("a", "b").marginal, 3 * np.eye(15)), *others]
+    measured = [b for b in measured if np.abs(b.matrix).max() < 100]
+    assert_agree(IterativeSolver(measured), DenseSolver(measured), measured, asked, seed)
+
+
+def test_several_draws_are_fitted_at_once():
+    blocks = [CellBlock(finest("a", "b"), 3), CellBlock(finest("b", "c"), 2)]
+    values = [np.random.default_rng(1).normal(size=(b.rows, 4)) for b in blocks]
+    asked = histogram("b")
+    expected = DenseSolver(blocks).fit(values)(asked)
+    for other in (DiagonalSolver(blocks), IterativeSolver(blocks)):
+        np.testing.assert_allclose(other.fit(values)(asked), expected, rtol=1e-9)
+
+
+def test_cells_of_different_partitions_of_one_column_are_no_plain_marginals():
+    halves = Marginal(("a",), (Partition.of(np.array([0, 0, 1, 1, 1])),))
+    assert is_plain([histogram("a"), histogram("a", "b")])
+    assert not is_plain([histogram("a"), CellBlock(halves, 2)])
+    assert not is_plain([histogram("a"), block(finest("b"), np.tril(np.ones((3, 3))))])
+
+
+def test_the_solver_is_chosen_by_form_and_size(monkeypatch):
+    marginals = [CellBlock(finest("a", "b"), 3), CellBlock(finest("b", "c"), 2)]
+    ranges = [*marginals, block(finest("a"), np.tril(np.ones((5, 5))))]
+    assert isinstance(solver_for(marginals[:1]), IdentitySolver)
+    assert isinstance(solver_for(marginals), DenseSolver)
+    monkeypatch.setattr(solver, "FEW_COORDINATES", 10)
+    assert isinstance(solver_for(marginals), DiagonalSolver)
+    assert isinstance(solver_for(ranges), DenseSolver)
+    monkeypatch.setattr(solver, "MOST_COORDINATES", 10)
+    assert isinstance(solver_for(ranges), IterativeSolver)
+    monkeypatch.setattr(iterative, "MOST_COORDINATES", 10)
+    with pytest.raises(NotSupportedError, match="coordinates; at most 10 are supported"):
+        solver_for(ranges)
+
+
+def test_marginals_with_more_cells_than_memory_are_solved_in_their_own_supports():
+    sizes = {f"c{number:02}": 10 for number in range(40)}
+    names = sorted(sizes)
+    scopes = [(names[i], names[i + 1], names[i + 2]) for i in range(38)]
+    measured = [CellBlock(finest(*scope, sizes=sizes), 5) for scope in scopes]
+    solved = solver_for(measured)
+    assert isinstance(solved, DiagonalSolver)
+    # A total is measured by every block; the best answer takes the mean of their estimates.
+    [variance] = solved.variances(total())
+    assert variance == pytest.approx(1000 / 25 / 38)
+
+
+@settings(deadline=None, max_examples=30)
+@given(plain, query_blocks())
+def test_a_sum_of_variances_needs_no_single_ones(blocks, asked):
+    dense = DenseSolver([*blocks, CellBlock(finest(*SIZES), 2)])
+    expected = dense.variances(asked).sum()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solver, "FEW_ROWS", 0)
+        assert dense.total([asked]) == pytest.approx(expected, rel=1e-9)
