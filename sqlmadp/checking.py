@@ -19,14 +19,16 @@ def check_plan(path: Path) -> tuple[Asked | None, tuple[Problem, ...]]:
         read_schema(plan.schema_path)
     except InputError as error:
         return None, error.problems
-    found = _source_problems(plan)
+    found = source_problems(plan)
     try:
         return Asked.bind(plan), found
     except InputError as error:
         return None, (*found, *error.problems)
+    except SourceError as error:  # A public table is to be read from the source.
+        return None, (*found, Problem(file=str(plan.path), code="source", message=str(error)))
 
 
-def _source_problems(plan: Plan) -> tuple[Problem, ...]:
+def source_problems(plan: Plan) -> tuple[Problem, ...]:
     """Compare the schema with the table's catalogue: names and types, no record."""
     domain = read_schema(plan.schema_path)
     try:
@@ -35,5 +37,15 @@ def _source_problems(plan: Plan) -> tuple[Problem, ...]:
         return (Problem(file=str(plan.path), code="source", message=str(error)),)
     try:
         return catalogue_problems(engine, domain)
+    finally:
+        engine.close()
+
+
+def source_identity(plan: Plan) -> str:
+    """Return what names the table itself, the same for every spelling of its location."""
+    domain = read_schema(plan.schema_path)
+    engine = open_engine(Source(location=plan.source, folder=plan.folder), table=domain.table)
+    try:
+        return engine.identity
     finally:
         engine.close()

@@ -1,10 +1,9 @@
 """Cases: strategies to be measured, each on tables that are neighbours.
 
 Strategies are those that the mechanisms select for three analysts over six cells, and a few
-by hand.  Each is measured on a table and on neighbours of it: with one record (or one
-unit) less in the cell that moves the answers most, and with the first record of an empty
-cell.  Which cell moves the answers most is found by trying every cell, on purpose not by
-`private.sensitivity`.
+by hand.  Each is measured on a table and on neighbours of it: with one record less in the
+cell that moves the answers most, and with the first record of an empty cell.  Which cell moves
+the answers most is found by trying every cell, on purpose not by `private.sensitivity`.
 """
 
 from __future__ import annotations
@@ -85,7 +84,6 @@ def cases() -> Iterator[Case]:
     yield empty_cell()
     yield lattice()
     yield uneven_blocks()
-    yield unit_of_three()
     for mechanism in MECHANISMS:
         yield from _selected(mechanism)
 
@@ -118,19 +116,6 @@ def uneven_blocks() -> Case:
     age = _block(["age"], [[1, 2, 0], [0, -1, 1]])
     both = _block(["age", "sex"], [[1, 0, 2, 2, 0, 0], [0, 0, -1, 1, 0, 0]])
     return _most_sensitive("two uneven blocks", _domain(), (age, both))
-
-
-def unit_of_three() -> Case:
-    """Return a histogram under units of up to three records, with and without one of them."""
-    domain = replace(_domain(), records_per_unit=3)
-    before = _table()
-    after = before - np.array([1, 0, 2, 0, 0, 0])
-    return Case(
-        name="a unit of three records",
-        domain=domain,
-        blocks=(_identity("age", "sex"),),
-        tables=(before, after),
-    )
 
 
 def _selected(mechanism: str) -> Iterator[Case]:

@@ -21,6 +21,7 @@ from sqlmadp.audit.cases import PLAIN_COUNT, Case, cases
 from sqlmadp.audit.freshness import repeated_noise
 from sqlmadp.audit.messages import telling_messages
 from sqlmadp.audit.sample import sample
+from sqlmadp.audit.units import unit_cases
 
 MEASUREMENTS = 200_000
 CONFIDENCE = 0.99999
@@ -90,7 +91,7 @@ def audit(
     progress: Progress = lambda done, total: None,
 ) -> Report:
     """Audit every case, with so many measurements of each of its two tables."""
-    every = tuple(cases())
+    every = (*cases(), *unit_cases())
     samples = _samples(every, measurements, progress)
     return Report(
         tuple(

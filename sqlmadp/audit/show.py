@@ -14,10 +14,10 @@ from sqlmadp.audit.report import POWER, Progress, Report
 
 
 @contextmanager
-def bar() -> Iterator[Progress]:
+def bar(*, quiet: bool = False) -> Iterator[Progress]:
     """Show how far the audit is, on standard error and only on a terminal."""
     screen = Console(stderr=True)
-    if not screen.is_terminal:
+    if quiet or not screen.is_terminal:
         yield lambda done, total: None
         return
     with Bar(console=screen) as shown:

@@ -1,7 +1,8 @@
 """The catalogue check: whether the source is the table that the schema declares.
 
 A column that is missing, or stored as a type that does not hold the declared one, is
-refused here.  Were it only found while counting, the failure would depend on records.
+refused here.  Were it only found while counting, the failure would depend on records.  The
+columns of the privacy unit and its key are checked too, whether they are declared or not.
 
 Guarantee  Reads no record; the messages depend on the schema and the catalogue only.
 Requires   An engine whose catalogue lists the columns of the table.
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlmadp.errors import Problem, SourceError
-from sqlmadp.private.engines import Engine, Kind, SourceColumn
+from sqlmadp.private.engines import PLAIN, Engine, Kind, SourceColumn
 from sqlmadp.schema.domain import Column, Domain
 
 _INTEGERS: frozenset[Kind] = frozenset({"integer", "wide integer", "untyped text"})
@@ -41,45 +42,79 @@ def check_catalogue(engine: Engine, domain: Domain) -> None:
 
 
 def catalogue_problems(engine: Engine, domain: Domain) -> tuple[Problem, ...]:
-    """Return one problem for every declared column that the source does not hold."""
+    """Return one problem for every column that the source does not hold as it should."""
     catalogue = engine.catalogue()
-    found = (_problem(engine.location, column, catalogue) for column in domain.columns)
+    found = [
+        _problem(
+            engine.location,
+            column.name,
+            catalogue,
+            kinds=_ACCEPTED[column.sql_type],
+            wanted=_STORED_AS[column.sql_type],
+            declared=f"the schema declares {_declared(column)}",
+        )
+        for column in domain.columns
+    ]
+    if domain.unit is not None:
+        found += [
+            _problem(
+                engine.location,
+                name,
+                catalogue,
+                kinds=PLAIN,
+                wanted="a column of integers, text, dates or booleans",
+                declared=f"the schema's unit needs {use} to compare",
+            )
+            for name, use in [
+                (domain.unit.column, "values"),
+                *((name, "a key") for name in domain.unit.key),
+            ]
+        ]
     return tuple(problem for problem in found if problem is not None)
 
 
 def source_columns(engine: Engine, domain: Domain) -> dict[str, SourceColumn]:
     """Return the source's column for every declared one, by declared name."""
+    return {column.name: source_column(engine, column.name) for column in domain.columns}
+
+
+def source_column(engine: Engine, name: str) -> SourceColumn:
+    """Return the source's column of that name, in any case, as SQL does."""
     by_name = {column.name.casefold(): column for column in engine.catalogue()}
-    return {column.name: by_name[column.name.casefold()] for column in domain.columns}
+    return by_name[name.casefold()]
 
 
-def _problem(location: str, column: Column, catalogue: Sequence[SourceColumn]) -> Problem | None:
-    matches = [each for each in catalogue if each.name.casefold() == column.name.casefold()]
-    wanted = _STORED_AS[column.sql_type]
+def _problem(
+    location: str,
+    name: str,
+    catalogue: Sequence[SourceColumn],
+    *,
+    kinds: frozenset[Kind],
+    wanted: str,
+    declared: str,
+) -> Problem | None:
+    matches = [each for each in catalogue if each.name.casefold() == name.casefold()]
     if not matches:
         return Problem(
             file=location,
             code="missing-column",
-            message=f"the table has no column {column.name!r}, which the schema declares",
+            message=f"the table has no column {name!r}, which the schema declares",
             hint=f"Add {wanted} of that name, or take it out of the schema.{_others(catalogue)}",
         )
     if len(matches) > 1:
         return Problem(
             file=location,
             code="ambiguous-column",
-            message=f"the table has several columns {column.name!r} that differ only in case",
+            message=f"the table has several columns {name!r} that differ only in case",
             hint="Rename all but one of them.",
         )
-    if matches[0].kind in _ACCEPTED[column.sql_type]:
+    if matches[0].kind in kinds:
         return None
     return Problem(
         file=location,
         code="column-type",
-        message=(
-            f"column {column.name!r} is stored as {matches[0].native}, "
-            f"but the schema declares {_declared(column)}"
-        ),
-        hint=f"Store it as {wanted}, or change its type in the schema.",
+        message=f"column {name!r} is stored as {matches[0].native}, but {declared}",
+        hint=f"Store it as {wanted}, or change the schema.",
     )
 
 

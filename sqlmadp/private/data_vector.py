@@ -5,16 +5,20 @@ the schema, the scopes, and the cuts of real columns; nothing else an analyst wr
 
     SELECT cells, GROUPING(cells), COUNT(*)              counted, once a scope
     FROM (SELECT each declared value, or a real's cell    moved inside if clamped
-          FROM (SELECT TRY_CAST(each declared column)     typed, NULL if it cannot be
+          FROM (SELECT each declared column               typed, NULL if it cannot be
                 FROM the table)
           WHERE every declared column is in the domain)
+    WHERE the record is among its unit's first           if the schema has a unit
     GROUP BY GROUPING SETS (the scopes)
 
 A record is kept or dropped as a whole, by its declared columns alone, and a kept record is
-in exactly one cell of every marginal.
+in exactly one cell of every marginal.  Of a unit's kept records the first ones are counted, in
+the order of a hash of its key, then of the declared values.  So records that tie are equal in
+everything that is counted, and what is counted of a unit depends on its own records only.
 
-Guarantee  Adding or removing one record changes one cell of every marginal by 1, the same
-           table cell in all of them, or nothing at all (an out-of-domain record).
+Guarantee  Adding or removing one record that is counted changes one cell of every marginal by
+           1, the same table cell in all of them.  Adding or removing one unit changes whether
+           at most ``domain.records_per_unit`` records are counted, all of them its own.
 Requires   Catalogue checked against the domain; marginals of the domain.
 Numerics   Exact: 64-bit counts of records.  Reals are compared as the 64-bit floating-point
            numbers they are stored as (or cast to); a comparison does not round.
@@ -22,6 +26,7 @@ Numerics   Exact: 64-bit counts of records.  Reals are compared as the 64-bit fl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
@@ -30,12 +35,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from sqlmadp.private.catalogue import source_columns
-from sqlmadp.private.engines import Engine, SourceColumn
-from sqlmadp.schema.domain import ORDERED, Column, Domain
+from sqlmadp.private.catalogue import source_column, source_columns
+from sqlmadp.private.engines import PLAIN, Engine
+from sqlmadp.schema.domain import ORDERED, Column, Domain, Unit
 from sqlmadp.schema.marginal import Marginal, row_major_strides
 
 Counts = NDArray[np.int64]
+
+FEW_CELLS = 2**20
+"""So many cells of all columns in use are counted first, and added up by scope after that."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -68,56 +76,107 @@ def counting_select(
     inside: list[exp.Condition] = []
     used = _used(domain, scopes)
     for number, column in enumerate(domain.columns):
-        raw = exp.column(stored[column.name].name, quoted=True)
         value = exp.column(f"v{number}")
-        typed.append(_typed(raw, column, stored[column.name], engine.collation).as_(f"v{number}"))
+        typed.append(engine.typed(stored[column.name], column.sql_type).as_(f"v{number}"))
         condition = _inside(value, column)
         if column.nullable:
-            typed.append(raw.copy().is_(exp.null()).as_(f"n{number}"))
+            raw = exp.column(stored[column.name].name, quoted=True)
+            typed.append(raw.is_(exp.null()).as_(f"n{number}"))
             condition = exp.or_(exp.column(f"n{number}"), condition)
         inside.append(condition)
         if column.name in used:
             kept.append(_cleaned(value, column).as_(f"c{used.index(column.name)}"))
+    if domain.unit is not None:
+        typed.append(_text_or_integer(engine, domain.unit.column).as_("unit"))
+        typed.append(_hash(engine, domain, domain.unit).as_("hash"))
+        kept.append(exp.column("unit"))
+        kept.append(_place(len(domain.columns)).as_("place"))
+        if domain.unit.nulls == "drop":
+            inside.append(exp.column("unit").is_(exp.null()).not_())
     records = exp.select(*typed).from_(engine.relation()).subquery("typed")
-    within = (
-        exp.select(*(kept or [exp.Literal.number(1)]))
-        .from_(records)
-        .where(*inside)
-        .subquery("kept")
-    )
-    select = exp.select(exp.Count(this=exp.Star()).as_("records")).from_(within)
+    within = exp.select(*(kept or [exp.Literal.number(1).as_("one")])).from_(records)
+    select = exp.select(_counted("records")).from_(within.where(*inside).subquery("kept"))
+    if domain.unit is not None:
+        first = exp.LTE(
+            this=exp.column("place"), expression=exp.Literal.number(domain.unit.max_records)
+        )
+        # Without a unit, a record that was not dropped is a unit of its own.
+        select = select.where(exp.or_(exp.column("unit").is_(exp.null()), first))
     if not used:
         return select
     names = [exp.column(f"c{number}") for number in range(len(used))]
+    if len(scopes) > 1 and math.prod(domain.column(name).size for name in used) <= FEW_CELLS:
+        select = _counted_once(select, names)
+    return _grouped(select, names, [[used.index(name) for name in scope] for scope in scopes])
+
+
+def _counted(name: str) -> exp.Expr:
+    return exp.Count(this=exp.Star()).as_(name)
+
+
+def _counted_once(select: exp.Select, names: Sequence[exp.Column]) -> exp.Select:
+    """Return a SELECT over the counts of all columns together, of which there are few.
+
+    Engines count those in parallel, and once a record instead of once a record and scope.
+    """
+    cells = select.select(*names, append=False).select(_counted("n")).group_by(*names)
+    total = exp.cast(exp.Sum(this=exp.column("n")), "BIGINT")
+    none = exp.Literal.number(0)  # The sum over no records at all.
+    summed = exp.Coalesce(this=total, expressions=[none]).as_("records")
+    return exp.select(summed).from_(cells.subquery("cells"))
+
+
+def _grouped(
+    select: exp.Select, names: Sequence[exp.Column], scopes: Sequence[Sequence[int]]
+) -> exp.Select:
     for number, name in enumerate(names):
         grouping = exp.Anonymous(this="GROUPING", expressions=[name.copy()])
         select = select.select(name.copy(), grouping.as_(f"g{number}"))
-    sets = [
-        exp.Tuple(expressions=[names[used.index(name)].copy() for name in scope])
-        for scope in scopes
-    ]
+    sets = [exp.Tuple(expressions=[names[number].copy() for number in scope]) for scope in scopes]
     select.set("group", exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets)]))
     return select
+
+
+def _text_or_integer(engine: Engine, name: str) -> exp.Expression:
+    """Return a value that is equal just where the stored one is, in every engine."""
+    column = source_column(engine, name)
+    return engine.typed(column, "BIGINT" if column.kind == "integer" else "VARCHAR")
+
+
+def _hash(engine: Engine, domain: Domain, unit: Unit) -> exp.Expression:
+    """Return the hash by whose order a unit's records are counted: of its name and their key.
+
+    Without a key of its own, a record's key is what the schema does not declare, so that it
+    does not depend on the values counted; a table that has nothing else leaves only those.
+    """
+    declared = {column.name.casefold() for column in domain.columns}
+    plain = [column.name for column in engine.catalogue() if column.kind in PLAIN]
+    others = [name for name in plain if name.casefold() not in declared]
+    own = [name for name in others if name.casefold() != unit.column.casefold()]
+    text: exp.Expression = exp.Literal.string("")
+    for name in (unit.column, *(unit.key or own or plain)):
+        value = engine.typed(source_column(engine, name), "VARCHAR")
+        known = exp.Coalesce(this=value, expressions=[exp.Literal.string("")])
+        text = exp.DPipe(this=text, expression=known)
+        text = exp.DPipe(this=text, expression=exp.Literal.string("|"))
+    return exp.MD5(this=text)
+
+
+def _place(columns: int) -> exp.Expression:
+    """Return the place of a record among those of its unit."""
+    order = [exp.Ordered(this=exp.column("hash"))]
+    for number in range(columns):
+        order.append(exp.Ordered(this=exp.column(f"v{number}"), nulls_first=True))
+    return exp.Window(
+        this=exp.RowNumber(),
+        partition_by=[exp.column("unit")],
+        order=exp.Order(expressions=order),
+    )
 
 
 def _used(domain: Domain, scopes: Sequence[tuple[str, ...]]) -> list[str]:
     named = {name for scope in scopes for name in scope}
     return [column.name for column in domain.columns if column.name in named]
-
-
-def _typed(
-    raw: exp.Expression, column: Column, stored: SourceColumn, collation: str
-) -> exp.Expression:
-    """Return the value in a type that can be compared with the declaration, or NULL."""
-    sql_type = column.sql_type
-    if sql_type == "BIGINT" and stored.kind != "integer":
-        sql_type = "INT128"  # So that a huge integer is out of domain, or clamped, as itself.
-    typed: exp.Expression = exp.TryCast(this=raw.copy(), to=exp.DataType.build(sql_type))
-    if sql_type == "VARCHAR":
-        # A column's own collation may merge declared values; which of them a group then
-        # shows would depend on other records.
-        typed = exp.Collate(this=typed, expression=exp.to_identifier(collation, quoted=True))
-    return typed
 
 
 def _inside(value: exp.Column, column: Column) -> exp.Condition:
@@ -131,8 +190,8 @@ def _inside(value: exp.Column, column: Column) -> exp.Condition:
             # NaN is above every number, so it is outside too.
             return exp.Between(this=value.copy(), low=_low(column), high=_high(column))
         case "real":
-            not_nan = exp.IsNan(this=value.copy()).not_()
-            return exp.and_(value.copy().is_(exp.null()).not_(), not_nan)
+            # In every engine NaN equals itself and nothing else.
+            return exp.NEQ(this=value.copy(), expression=_literal(math.nan))
         case _:
             return value.copy().is_(exp.null()).not_()
 
@@ -151,6 +210,7 @@ def _cleaned(value: exp.Expression, column: Column) -> exp.Expression:
             .else_(cleaned)
         )
     if column.sql_type == "BIGINT":
+        # In the domain, or at its end, so that it fits, in engines without TRY_CAST too.
         return exp.TryCast(this=cleaned, to=exp.DataType.build("BIGINT"))
     return cleaned
 

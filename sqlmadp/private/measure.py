@@ -38,8 +38,9 @@ from sqlmadp.schema.domain import Domain
 from sqlmadp.schema.marginal import Block
 
 READ_FAILED = (
-    "the private table could not be read; nothing was spent and nothing is shown. The reason is "
-    "withheld, since it may depend on records: open the source with its own tools to find it"
+    "the private table could not be read; nothing was spent and nothing is shown, and the same "
+    "command can be run again. The reason is withheld, since it may depend on records: open the "
+    "source with its own tools to find it"
 )
 
 
@@ -80,7 +81,7 @@ def measure(
     engine = open_engine(source, table=domain.table)
     try:
         check_catalogue(engine, domain)
-        tie(source, ledger)
+        tie(engine.identity, ledger)
         values = _noisy_answers_or_none(engine, domain, strategy)
     finally:
         engine.close()
@@ -96,7 +97,7 @@ def measure(
         metadata=metadata,
     )
     recorded = ledger.record(measurement, analysts=analysts, mechanism=mechanism)
-    move_on(source, ledger)
+    move_on(engine.identity, ledger)
     return recorded
 
 

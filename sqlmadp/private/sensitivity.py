@@ -3,7 +3,10 @@
 Adding a record adds 1 to one cell of the table, so block b's answers move by the column of
 its matrix that holds the cell.  With f_b(cell) that column's sum of absolute values,
 
-    sensitivity  =  records per unit  *  max over table cells of  sum_b f_b(cell)
+    sensitivity  =  records  *  max over table cells of  sum_b f_b(cell)
+
+for as many records as are in one of two neighbouring tables only: those of a unit, or of two
+where neighbours have one unit replaced by another.
 
 The table has too many cells to try them all.  Each f_b depends on its scope's columns only,
 so it is split into one part a set T of columns, by inclusion and exclusion from cell 0:
@@ -21,8 +24,8 @@ another upper bound; the smaller one is returned.
 No caller may supply the number: a strategy that understates it would be measured with too
 little noise.
 
-Guarantee  For tables that differ by one unit, the exact answers of all blocks together
-           differ by at most ``l1_sensitivity(blocks, domain)`` in L1 norm.
+Guarantee  For neighbouring tables, the exact answers of all blocks together differ by at most
+           ``l1_sensitivity(blocks, domain)`` in L1 norm.
 Requires   Blocks that `checked_blocks` returned.
 Numerics   Exact: 64-bit integers, with overflow excluded by a bound taken in Python's.
 """
@@ -45,7 +48,8 @@ Parts = dict[tuple[str, ...], Table]
 
 def l1_sensitivity(blocks: Sequence[Block], domain: Domain) -> int:
     """Return how far one unit can move the answers of all ``blocks``, in L1 norm."""
-    if not isinstance(domain.records_per_unit, int) or domain.records_per_unit < 1:
+    records = domain.records_between_neighbours
+    if not isinstance(records, int) or records < 1:
         raise StrategyError("a privacy unit owns a whole number of records, at least one")
     constant, separate = 0, 0
     varying: list[tuple[Marginal, Table]] = []
@@ -57,7 +61,7 @@ def l1_sensitivity(blocks: Sequence[Block], domain: Domain) -> int:
         else:
             varying.append((block.marginal, sums))
     together = constant + _largest_sum(varying)
-    return min(together, separate) * domain.records_per_unit
+    return min(together, separate) * records
 
 
 def column_sums(block: Block) -> Table:

@@ -1,6 +1,7 @@
 """Reads and checks a schema file: the declaration of a domain.
 
     table = "people"                   # the private table that statements may name
+    neighbours = "add_remove"          # (default) or "replace": what the promise compares
 
     [columns.age]                      # one table a column, in the order of the cells
     type    = "integer"                # one cell an integer from min to max
@@ -26,6 +27,12 @@
     min  = 0
     max  = 1e6
 
+    [unit]                             # who is protected; every record by itself if left out
+    column      = "person_id"          # whose a record is; need not be declared
+    max_records = 3                    # at most so many of a unit's records are counted
+    key         = "visit_id"           # what tells them apart, a column or a list of columns
+    nulls       = "drop"               # records without a unit: "drop" (default), or "own" units
+
     [public.regions]                   # a public table, which statements may join
     columns = ["state", "region"]      # (see ``schema.public``)
     rows    = [["CA", "West"], ["NY", "East"]]
@@ -47,6 +54,7 @@ from typing import TypeVar, get_args
 from sqlmadp.errors import SchemaError
 from sqlmadp.schema.domain import ORDERED, Column, ColumnType, Domain, Outside
 from sqlmadp.schema.public import read_public
+from sqlmadp.schema.unit import read_neighbours, read_unit
 from sqlmadp.toml_file import Table, TomlFile, dotted, is_name, show, suggest
 
 LARGEST_COLUMN = 2**24
@@ -61,12 +69,19 @@ Bound = TypeVar("Bound", int, date, float)
 def read_schema(path: str | Path) -> Domain:
     """Return the domain that the file at ``path`` declares; SchemaError lists its mistakes."""
     file = TomlFile(Path(path), SchemaError)
-    file.root.only(("table", "columns", "public"), "a schema")
+    file.root.only(("table", "neighbours", "unit", "columns", "public"), "a schema")
     table = file.root.text("table", 'the name of the private table, such as "people"')
     columns = _columns(file.root)
+    unit, neighbours = read_unit(file.root), read_neighbours(file.root)
     public = read_public(file.root, Path(path).parent, table)
     file.finish()
-    return Domain(table=table or "", columns=tuple(columns), public=public)
+    return Domain(
+        table=table or "",
+        columns=tuple(columns),
+        unit=unit,
+        neighbours=neighbours,
+        public=public,
+    )
 
 
 def _columns(root: Table) -> list[Column]:

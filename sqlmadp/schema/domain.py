@@ -13,6 +13,8 @@ queries compare the column with:
 
 A nullable column has one more cell, the last, for NULL.  The cells of the table are all
 combinations of its columns' cells; nothing is ever stored over all of them.
+
+The domain also says who is protected: a privacy unit, and which tables are neighbours.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Literal
 
 ColumnType = Literal["category", "boolean", "integer", "date", "real"]
 Outside = Literal["drop", "clamp"]
+Neighbours = Literal["add_remove", "replace"]
 Value = str | int | bool | date | float | None
 
 ORDERED: frozenset[ColumnType] = frozenset({"integer", "date", "real"})
@@ -150,19 +153,60 @@ class PublicTable:
     """A table that anybody may read: statements join it on declared columns."""
 
     name: str
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, str], ...] = ()
     """Name and DuckDB type of every column."""
-    rows: tuple[tuple[Value, ...], ...]
+    rows: tuple[tuple[Value, ...], ...] = ()
+    table: str | None = None
+    """The table of the source's own database that it is read from, if it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """Who is protected, where one unit may own several records: a person with many visits."""
+
+    column: str
+    """The column that says whose a record is; it need not be declared."""
+    max_records: int
+    """At most so many records of a unit are counted."""
+    nulls: Literal["drop", "own"] = "drop"
+    """A record without a unit is dropped, or is a unit of its own."""
+    key: tuple[str, ...] = ()
+    """Columns that tell a unit's records apart; those that are not declared if it is empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Domain:
-    """The declared table: its name, its columns, and how many records a privacy unit owns."""
+    """The declared table: its name, its columns, who is protected, and public tables."""
 
     table: str
     columns: tuple[Column, ...]
-    records_per_unit: int = 1
+    unit: Unit | None = None
+    """None where every record is a unit of its own."""
+    neighbours: Neighbours = "add_remove"
     public: tuple[PublicTable, ...] = ()
+
+    @property
+    def records_per_unit(self) -> int:
+        """Return how many records of one unit are counted at most."""
+        return 1 if self.unit is None else self.unit.max_records
+
+    @property
+    def records_between_neighbours(self) -> int:
+        """Return how many records at most are in one of two neighbouring tables only.
+
+        With one unit added or removed they are that unit's; with one replaced by another
+        they are both units'.
+        """
+        return self.records_per_unit * (2 if self.neighbours == "replace" else 1)
+
+    @property
+    def protection(self) -> str:
+        """Return the words for what one neighbour has and the other has not."""
+        who = "one record"
+        if self.unit is not None:
+            most = self.unit.max_records
+            who = f"one {self.unit.column!r} with up to {most} record{'s' * (most > 1)}"
+        return f"replacing {who}" if self.neighbours == "replace" else f"adding or removing {who}"
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:

@@ -7,6 +7,9 @@
     [public.prices]
     file = "prices.csv"                   # or .parquet, relative to the schema file
 
+    [public.wards]
+    table = "reference.wards"             # of the private table's own database: marked as public
+
 Inline values are text, integers, numbers, booleans or dates, of one type a column; a file has the
 types that DuckDB reads in it.  Nothing of a public table is private, so its values may be shown.
 """
@@ -49,13 +52,20 @@ def read_public(root: Table, folder: Path, private: str | None) -> tuple[PublicT
             allowed = "a name that no other table has and that does not begin with __"
             declared.report(name, f"has no usable name; allowed: {allowed}", code="bad-name")
         taken.add(name.casefold())
-        table = declared.table(name, "a table with columns and rows, or with a file")
-        if table is not None:
-            found = (
-                _from_file(name, table, folder) if "file" in table.values else _inline(name, table)
-            )
-            tables += [found] if found is not None else []
+        table = declared.table(name, "a table with columns and rows, with a file, or with a table")
+        if table is not None and (found := _public(name, table, folder)) is not None:
+            tables.append(found)
     return tuple(tables)
+
+
+def _public(name: str, table: Table, folder: Path) -> PublicTable | None:
+    if "file" in table.values:
+        return _from_file(name, table, folder)
+    if "table" not in table.values:
+        return _inline(name, table)
+    table.only(("table",), "a public table of the source's database")
+    other = table.text("table", 'a table of the source\'s database, such as "reference.wards"')
+    return None if other is None else PublicTable(name=name, table=other)
 
 
 def _inline(name: str, table: Table) -> PublicTable | None:

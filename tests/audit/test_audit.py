@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from sqlglot import exp
 
 from sqlmadp.audit import report
 from sqlmadp.audit.cases import (
@@ -23,6 +24,7 @@ from sqlmadp.audit.messages import CANARY, telling_messages
 from sqlmadp.audit.report import Audited, Report, audit_case
 from sqlmadp.cli import main
 from sqlmadp.private import data_vector, measure, noise, sensitivity
+from sqlmadp.private.engines.duckdb import DuckDbTable
 from sqlmadp.private.sensitivity import l1_sensitivity
 
 SURE = 1 - 1e-9
@@ -52,7 +54,7 @@ def test_nearly_all_of_epsilon_is_seen_on_a_plain_count():
 
 def test_the_cases_have_neighbours_and_the_most_sensitive_cell_among_them():
     for case in CASES.values():
-        assert abs(case.tables[0] - case.tables[1]).sum() == case.domain.records_per_unit
+        assert abs(case.tables[0] - case.tables[1]).sum() == case.domain.records_between_neighbours
         if "most sensitive" in case.name:
             cell = int(np.flatnonzero(case.tables[0] - case.tables[1])[0])
             moves = effects(case.domain, case.blocks)
@@ -128,8 +130,8 @@ def test_a_random_state_that_processes_inherit_is_caught(monkeypatch):
 
 
 def test_an_exception_that_names_a_value_is_caught(monkeypatch):
-    def casting(raw, column, *_):
-        return data_vector.exp.cast(raw.copy(), column.sql_type)
+    def casting(table, column, sql_type):
+        return exp.cast(exp.column(column.name, quoted=True), sql_type)
 
     def uncaught(engine, domain, strategy):
         marginals = [block.marginal for block in strategy.blocks]
@@ -137,7 +139,7 @@ def test_an_exception_that_names_a_value_is_caught(monkeypatch):
         return boundary.noisy_answers(strategy, counts)
 
     assert telling_messages() == []
-    monkeypatch.setattr(data_vector, "_typed", casting)
+    monkeypatch.setattr(DuckDbTable, "typed", casting)
     failing = telling_messages()
     assert any("changes what is said" in each for each in failing)
     assert not any(CANARY in each for each in failing)  # The fixed message still held.
@@ -185,6 +187,7 @@ def test_a_report_says_what_is_wrong(made, problem):
 @pytest.mark.statistical
 def test_the_command_fails_when_it_is_too_weak_to_see_anything(monkeypatch):
     monkeypatch.setattr(report, "cases", lambda: [plain_count(), lattice()])
+    monkeypatch.setattr(report, "unit_cases", list)
     result = CliRunner().invoke(main, ["audit", "--measurements", "2000"])
     assert result.exit_code == 1
     assert "less than 0.8" in result.stderr

@@ -3,6 +3,7 @@
 import json
 import threading
 import traceback
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -18,7 +19,7 @@ from sqlmadp.errors import (
 )
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.schema.domain import Column, Domain, Unit
 
 HUGE = Fraction(10**9)
 
@@ -191,10 +192,17 @@ def test_the_noise_of_a_measurement_has_the_scale_that_it_states(measure_people,
 
 @pytest.mark.statistical
 def test_a_unit_of_three_records_has_three_times_the_noise(measure_people, people):
-    domain = Domain(table="people", columns=people.columns, records_per_unit=3)
+    domain = replace(people, unit=Unit(column="sex", max_records=3))
     measured = measure_people(domain=domain)
     assert measured.sensitivity == 3
     assert 9 < measured.scale < 9.0000001
+
+
+@pytest.mark.statistical
+def test_neighbours_with_one_record_replaced_have_twice_the_noise(measure_people, people):
+    measured = measure_people(domain=replace(people, neighbours="replace"))
+    assert measured.sensitivity == 2
+    assert 6 < measured.scale < 6.0000001
 
 
 def test_a_table_that_is_not_the_declared_one_is_refused_unread(measure_people, people, ledger):

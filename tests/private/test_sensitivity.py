@@ -11,18 +11,18 @@ from scipy import sparse
 from sqlmadp.errors import StrategyError
 from sqlmadp.private import sensitivity
 from sqlmadp.private.sensitivity import l1_sensitivity
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.schema.domain import Column, Domain, Unit
 from sqlmadp.schema.marginal import Block, Marginal, Partition
 
 SIZES = {"a": 3, "b": 2, "c": 4}
 
 
-def domain_of(records_per_unit=1):
+def domain_of(**protected):
     columns = (
         Column(name=name, type="integer", minimum=0, maximum=size - 1)
         for name, size in SIZES.items()
     )
-    return Domain(table="t", columns=tuple(columns), records_per_unit=records_per_unit)
+    return Domain(table="t", columns=tuple(columns), **protected)
 
 
 DOMAIN = domain_of()
@@ -106,13 +106,23 @@ def test_slack_is_followed_through_a_larger_scope(block_of):
     assert l1_sensitivity([small, large], DOMAIN) == 3
 
 
+def unit_of(records):
+    return Unit(column="person", max_records=records)
+
+
 def test_sensitivity_grows_with_the_records_of_a_unit(block_of):
-    assert l1_sensitivity([block_of(DOMAIN, "a", weight=7)], domain_of(3)) == 21
+    assert l1_sensitivity([block_of(DOMAIN, "a", weight=7)], domain_of(unit=unit_of(3))) == 21
+
+
+def test_sensitivity_doubles_where_neighbours_have_one_unit_replaced(block_of):
+    blocks = [block_of(DOMAIN, "a", weight=7)]
+    assert l1_sensitivity(blocks, domain_of(neighbours="replace")) == 14
+    assert l1_sensitivity(blocks, domain_of(unit=unit_of(3), neighbours="replace")) == 42
 
 
 def test_a_unit_without_records_is_refused(block_of):
     with pytest.raises(StrategyError, match="at least one"):
-        l1_sensitivity([block_of(DOMAIN, "a")], domain_of(0))
+        l1_sensitivity([block_of(DOMAIN, "a")], domain_of(unit=unit_of(0)))
 
 
 def test_too_many_cells_to_refine_are_refused(block_of, monkeypatch):

@@ -132,7 +132,7 @@ def test_a_csv_file_without_a_usable_header_is_refused(opened, tmp_path, content
         ("missing.duckdb#t", "does not exist"),
         ("t.xlsx", "unknown kind"),
         ("", "unknown kind"),
-        ("postgresql://host/db", "not supported"),
+        ("mysql://host/db", "not supported"),
         ("junk.parquet", "cannot be opened as a Parquet file"),
         ("junk.duckdb", "cannot be opened as a DuckDB database"),
         ("junk.csv#t", "leave the '#'"),

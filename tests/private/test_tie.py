@@ -1,15 +1,21 @@
 """The budget belongs to the data: a second ledger for the same table is refused."""
 
 import shutil
-from dataclasses import replace
 from fractions import Fraction
 
+import duckdb
 import pytest
 
 from sqlmadp.errors import LedgerError
 from sqlmadp.private import Ledger
-from sqlmadp.private.engines import Source
-from sqlmadp.private.tie import note_of
+from sqlmadp.private.engines import Source, open_engine
+from sqlmadp.private.tie import note_of, tie
+
+
+@pytest.fixture
+def note(people_source):
+    """Return the note beside the table, whether it is there or not."""
+    return note_of(f"file:{(people_source.folder / people_source.location).resolve()}")
 
 
 def new_ledger(folder, name="other.ledger"):
@@ -71,34 +77,65 @@ def test_a_ledger_that_moved_is_the_same_ledger(measure_people, ledger, tmp_path
         assert len(moved.charges) == 2
 
 
-def test_a_completed_release_needs_no_note(measure_people, people_source):
+def test_a_completed_release_needs_no_note(measure_people, note):
     first = measure_people()
-    note_of(people_source).write_text("nonsense")
+    note.write_text("nonsense")
     assert measure_people().encode() == first.encode()
     with pytest.raises(LedgerError, match="cannot be read"):
         measure_people(release="second")
 
 
-def test_a_note_that_was_removed_is_made_again(measure_people, people_source, ledger):
+def test_a_note_that_was_removed_is_made_again(measure_people, note, ledger):
     measure_people()
-    note_of(people_source).unlink()
+    note.unlink()
     measure_people(release="second")
-    assert ledger.head in note_of(people_source).read_text()
+    assert ledger.head in note.read_text()
 
 
 def test_a_table_in_a_folder_that_cannot_be_written_to_has_no_note(
-    measure_people, people_source, monkeypatch, ledger
+    measure_people, note, monkeypatch, ledger
 ):
     def denied(*arguments, **options):
         raise PermissionError
 
     monkeypatch.setattr("sqlmadp.private.tie.tempfile.TemporaryDirectory", denied)
     measure_people()
-    assert not note_of(people_source).exists()
+    assert not note.exists()
     assert len(ledger.charges) == 1
 
 
-def test_all_tables_of_one_database_are_charged_to_one_ledger(people_source):
-    database = replace(people_source, location="people.duckdb")
-    assert note_of(replace(database, location="people.duckdb#t")) == note_of(database)
-    assert note_of(replace(database, location="postgresql://host/people")) is None
+def test_all_tables_of_one_database_file_are_charged_to_one_ledger(tmp_path):
+    with duckdb.connect(str(tmp_path / "people.duckdb")) as connection:
+        connection.execute("CREATE TABLE a (n INTEGER); CREATE TABLE b (n INTEGER)")
+    identities = set()
+    for table in "ab":
+        source = Source(location=f"people.duckdb#{table}", folder=tmp_path)
+        engine = open_engine(source, table="a")
+        identities.add(engine.identity)
+        engine.close()
+    assert len({note_of(identity) for identity in identities}) == 1
+
+
+def test_a_pattern_and_its_folder_are_charged_to_one_ledger(tmp_path):
+    (tmp_path / "data" / "year=2024").mkdir(parents=True)
+    duckdb.execute(f"COPY (SELECT 1 AS n) TO '{tmp_path}/data/year=2024/a.parquet'")
+    notes = set()
+    for location in ("data", "data/", "data/*/*.parquet", "data/year=*/a.parquet"):
+        engine = open_engine(Source(location=location, folder=tmp_path), table="t")
+        notes.add(note_of(engine.identity))
+        engine.close()
+    assert notes == {tmp_path.resolve() / "data.ledger-head"}
+
+
+def test_the_note_of_a_table_in_a_server_is_kept_in_the_curators_folder(
+    tmp_path, monkeypatch, ledger
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    tie("postgresql:7310/people/public.people", ledger)
+    (note,) = (tmp_path / "state" / "sqlmadp").iterdir()
+    assert note == note_of("postgresql:7310/people/public.people")
+    assert "7310/people/public.people" in note.read_text()
+    with new_ledger(tmp_path) as other:
+        with pytest.raises(LedgerError, match="budget belongs to the data"):
+            tie("postgresql:7310/people/public.people", other)
+        tie("postgresql:7310/people/public.other", other)

@@ -299,8 +299,8 @@ def test_the_largest_integer_column_is_still_accepted(read):
             [":1: tabel is not a key of a schema", 'Did you mean "table"?'],
         ),
         (
-            'table = "t"\ncolumns.c.type = "boolean"\n[unit]\nmax_records = 3',
-            [":3: unit is not a key of a schema", "allowed: table, columns"],
+            'table = "t"\ncolumns.c.type = "boolean"\n[units]\nmax_records = 3',
+            [":3: units is not a key of a schema", "allowed: table, neighbours, unit, columns"],
         ),
         ('table = "t"\n[columns.c\ntype = 1', [":2:11: not TOML"]),
         ('table = "t"\ntype = [', ["not TOML"]),

@@ -1,19 +1,25 @@
 """The engines that hold the private table: a SELECT in, counts out.
 
-An engine names the columns of one table and their types from the catalogue alone, and
-runs one SELECT that `data_vector` built from the schema.  No statement of an analyst
-ever reaches it.
+An engine names the columns of one table and their types from the catalogue alone, says how
+each is brought into a declared type, and runs one SELECT that `data_vector` built from the
+schema.  No statement of an analyst ever reaches it.
 
-Guarantee  `open_engine` and `Engine.catalogue` read no record; their messages depend on
-           the source's name and catalogue only.
+    people.parquet  data/*.parquet  data/  people.csv  people.duckdb#table     DuckDB
+    postgresql://host:port/database#schema.table                               PostgreSQL
+    spark://host:port#...  local[*]#...  spark://#...                         Spark
+                      (after '#' a table, or Parquet files; the last: the active session)
+
+Guarantee  `open_engine` and `Engine.catalogue` read no record; their messages depend on the
+           source's name and catalogue only, and hold no user, password or option of a URL.
 Requires   The source is one table; a record is one row of it.
 Numerics   None: counts come back as 64-bit integers.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -26,7 +32,17 @@ Kind = Literal[
     "boolean", "integer", "wide integer", "real", "text", "date", "untyped text", "other"
 ]
 """What a stored type can be cast to; "wide integer" may not fit 64 signed bits, and "untyped
-text" (CSV) may hold a value of any type."""
+text" (CSV, folders' names) may hold a value of any type."""
+
+PLAIN: frozenset[Kind] = frozenset(
+    {"boolean", "integer", "wide integer", "text", "date", "untyped text"}
+)
+"""Kinds whose text is the same in every engine: what a unit or its key may be."""
+
+_URL = re.compile(
+    r"(?P<scheme>[a-z]+)://([^@/?#;]*@)?(?P<host>[\w.:,\[\]%-]*)(?P<path>/[^?#@:;]*)?"
+    r"([?;/][^#]*)?(?P<table>#[^@]*)?"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,25 +59,44 @@ class SourceColumn:
 class Source:
     """Where the private table is, as the plan says it."""
 
-    location: str
-    """``file.parquet``, ``file.csv``, ``file.duckdb`` or ``file.duckdb#table``."""
+    location: str = field(repr=False)
+    """As in the header above; a URL may hold a password, so it is shown as `shown` only."""
     folder: Path
     """The plan's folder, which a relative location starts from."""
+
+    @property
+    def shown(self) -> str:
+        """Return the location for messages: a URL without its user, password and options."""
+        scheme, separator, _ = self.location.partition("://")
+        if not separator:
+            return self.location
+        parts = _URL.fullmatch(self.location)
+        if parts is None:
+            return f"{scheme if scheme.isalpha() else ''}://..."
+        host, path, table = (parts[name] or "" for name in ("host", "path", "table"))
+        return f"{scheme}://{host}{path}{table}"
 
 
 class Engine(Protocol):
     """One private table that can be counted."""
 
     location: str
-    """The source as the plan spells it, for messages."""
-    collation: str
-    """The engine's collation under which only equal text is equal."""
+    """The source for messages."""
+    identity: str
+    """The table itself, the same for every spelling of its location, as far as can be known."""
 
     def catalogue(self) -> Sequence[SourceColumn]:
         """Return the columns of the table without reading a record."""
 
     def relation(self) -> exp.Expression:
         """Return what stands for the table in a FROM clause."""
+
+    def typed(self, column: SourceColumn, sql_type: str) -> exp.Expression:
+        """Return a column's value in a type to compare as ``sql_type``, NULL if it is none.
+
+        It never raises on a record.  Text is compared by its bytes, and a real is the 64-bit
+        floating-point number nearest to what is stored.
+        """
 
     def counts(self, select: exp.Select) -> Mapping[str, NDArray[Any]]:
         """Run ``select`` and return its columns by name; NULLs are masked.  Private."""
@@ -73,37 +108,17 @@ class Engine(Protocol):
 def open_engine(source: Source, *, table: str) -> Engine:
     """Return the engine of ``source``; ``table`` is meant where the source names none."""
     location, _, fragment = source.location.partition("#")
+    # Each engine is loaded only when a table is opened: all are slow to load, two are extras.
+    if location.startswith(("postgresql://", "postgres://")):
+        from sqlmadp.private.engines import postgres  # noqa: PLC0415
+
+        return postgres.open_table(source, location, fragment or table)
+    if location.startswith("spark://") or re.fullmatch(r"local(\[.*\])?", location):
+        from sqlmadp.private.engines import spark  # noqa: PLC0415
+
+        return spark.open_table(source, location, fragment or table)
     if "://" in location:
-        raise SourceError(f"source {source.location!r} is a kind of database that is not supported")
-    path = source.folder / location
-    suffix = path.suffix.lower()
-    if suffix not in {".parquet", ".csv", ".duckdb", ".db"}:
-        raise SourceError(
-            f"source {source.location!r} is of an unknown kind; "
-            "use a .parquet, .csv or .duckdb file (a table of the last is named after '#')"
-        )
-    if fragment and suffix in {".parquet", ".csv"}:
-        raise SourceError(
-            f"source {source.location!r} names a table after '#', "
-            f"but a {suffix} file is one table; leave the '#' and what follows away"
-        )
-    if not path.is_file():
-        raise SourceError(
-            f"source {source.location!r} does not exist: there is no file {str(path)!r}; "
-            "correct 'source' in the plan (it starts from the plan's folder)"
-        )
-    if suffix in {".parquet", ".csv"} and set(str(path.resolve())) & set("*?["):
-        raise SourceError(
-            f"source {source.location!r} has one of * ? [ in its path, which DuckDB would take "
-            "for a pattern of many files; rename it"
-        )
-    # DuckDB is loaded only when a table is opened: it is slow to load and not always needed.
+        raise SourceError(f"source {source.shown!r} is a kind of database that is not supported")
     from sqlmadp.private.engines import duckdb  # noqa: PLC0415
 
-    match suffix:
-        case ".parquet":
-            return duckdb.open_parquet(source.location, path.resolve())
-        case ".csv":
-            return duckdb.open_csv(source.location, path.resolve())
-        case _:
-            return duckdb.open_database(source.location, path.resolve(), fragment or table)
+    return duckdb.open_file(source, location, fragment, table)

@@ -3,6 +3,9 @@
 The connection is locked down before the first look at the table: it can open no other
 file, write none (not even temporary ones), load no extension and change no setting.
 
+Parquet files that make up one table must have the same columns, of the same types: a value
+of one file is never cast to the type of another's, since that could fail.
+
 A CSV file has no types, and none are guessed from its records: every field is text, and
 `data_vector` casts it to the declared type.  Its header is the catalogue, but is never
 quoted in a message, since the first line of a file without a header is a record.
@@ -15,6 +18,7 @@ Numerics   None.
 from __future__ import annotations
 
 import csv
+import glob
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +28,8 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.engines import Kind, SourceColumn
+from sqlmadp.private.engines import Kind, Source, SourceColumn
+from sqlmadp.private.engines.parquet_files import ParquetFiles, find_files
 
 Result = TypeVar("Result")
 
@@ -45,6 +50,7 @@ _KINDS: dict[str, Kind] = {
     "DECIMAL": "real",
     "VARCHAR": "text",
     "ENUM": "text",
+    "UUID": "text",
     "DATE": "date",
 }
 
@@ -52,16 +58,16 @@ _KINDS: dict[str, Kind] = {
 class DuckDbTable:
     """One table behind a locked-down DuckDB connection."""
 
-    collation = "binary"
-
     def __init__(
         self,
         location: str,
+        identity: str,
         connection: duckdb.DuckDBPyConnection,
         relation: exp.Expression,
         columns: Sequence[SourceColumn],
     ) -> None:
         self.location = location
+        self.identity = identity
         self._connection = connection
         self._relation = relation
         self._columns = tuple(columns)
@@ -73,6 +79,20 @@ class DuckDbTable:
     def relation(self) -> exp.Expression:
         """Return a fresh copy of what stands for the table in a FROM clause."""
         return self._relation.copy()
+
+    def typed(self, column: SourceColumn, sql_type: str) -> exp.Expression:
+        """Return a column's value to compare as ``sql_type``, NULL if it is none."""
+        raw: exp.Expression = exp.column(column.name, quoted=True)
+        if sql_type == "BIGINT" and column.kind != "integer":
+            sql_type = "INT128"  # So that a huge integer is out of domain, or clamped, as itself.
+        if sql_type == "DOUBLE" and column.kind == "wide integer":
+            raw = exp.cast(raw, "VARCHAR")  # Directly, such an integer is rounded twice.
+        value: exp.Expression = exp.TryCast(this=raw, to=exp.DataType.build(sql_type))
+        if sql_type == "VARCHAR":
+            # A column's own collation may merge declared values; which of them a group then
+            # shows would depend on other records.
+            value = exp.Collate(this=value, expression=exp.to_identifier("binary", quoted=True))
+        return value
 
     def counts(self, select: exp.Select) -> Mapping[str, NDArray[Any]]:
         """Run ``select`` and return its columns by name; NULLs are masked.  Private."""
@@ -86,25 +106,79 @@ class DuckDbTable:
         self._connection.close()
 
 
-def open_parquet(location: str, path: Path) -> DuckDbTable:
-    """Open a Parquet file; its own metadata is the catalogue."""
-    relation = _table_function(
+def open_file(source: Source, location: str, fragment: str, table: str) -> DuckDbTable:
+    """Open a file, a folder or a pattern of files; the suffix says of what kind they are."""
+    path = source.folder / location
+    suffix = ".parquet" if location and path.is_dir() else path.suffix.lower()
+    if suffix not in {".parquet", ".csv", ".duckdb", ".db"}:
+        raise SourceError(
+            f"source {source.shown!r} is of an unknown kind; use a .parquet, .csv or .duckdb file "
+            "(a table of the last is named after '#'), a folder of .parquet files, or the URL of "
+            "a database: postgresql://... or spark://..."
+        )
+    if fragment and suffix in {".parquet", ".csv"}:
+        raise SourceError(
+            f"source {source.shown!r} names a table after '#', but {suffix} files are one table; "
+            "leave the '#' and what follows away"
+        )
+    if suffix == ".parquet" and (found := find_files(source.shown, path)) is not None:
+        return open_parquet(source.shown, found)
+    if not path.is_file():
+        raise SourceError(
+            f"source {source.shown!r} does not exist: there is no file {str(path)!r}; "
+            "correct 'source' in the plan (it starts from the plan's folder)"
+        )
+    if suffix == ".csv":
+        return open_csv(source.shown, path.resolve())
+    return open_database(source.shown, path.resolve(), fragment or table)
+
+
+def open_parquet(location: str, found: ParquetFiles) -> DuckDbTable:
+    """Open Parquet files; their own metadata is the catalogue."""
+    connection = _locked(":memory:", allowed=found.files)
+    whole = _parquet(found.files, partitioned=bool(found.partitions))
+    rows = _or_none(lambda: _describe(connection, whole))
+    # The order of columns may differ between files: they are read by name.
+    each = _or_none(
+        lambda: {frozenset(_describe(connection, _parquet([file]))) for file in found.files}
+    )
+    if rows is None or each is None:
+        connection.close()
+        raise SourceError(f"source {location!r} cannot be opened as a Parquet file; is it one?")
+    stored = {name.casefold() for name, _ in next(iter(each))}
+    if len(each) > 1 or stored & {name.casefold() for name in found.partitions}:
+        connection.close()
+        raise SourceError(
+            f"source {location!r} is made of files whose columns differ in name or type, or are "
+            "also names of folders; write them anew with the same columns"
+        )
+    columns = [
+        SourceColumn(name=name, kind="untyped text", native="the name of a folder")
+        if name in found.partitions
+        else _column(name, kind)
+        for name, kind in rows
+    ]
+    return DuckDbTable(location, f"file:{found.root}", connection, whole, columns)
+
+
+def _parquet(files: Sequence[Path], *, partitioned: bool = False) -> exp.Table:
+    return _table_function(
         "read_parquet",
-        path,
-        hive_partitioning=exp.false(),
+        files,
+        hive_partitioning=exp.true() if partitioned else exp.false(),
+        hive_types_autocast=exp.false(),
         # Bytes that are no text become question marks; else one such record stops the read.
         utf8_validation=exp.Literal.string("replace"),
     )
-    connection = _locked(":memory:", allowed=path)
-    rows = _or_none(lambda: _describe(connection, relation))
-    if rows is None:
-        connection.close()
-        raise SourceError(f"source {location!r} cannot be opened as a Parquet file; is it one?")
-    return DuckDbTable(location, connection, relation, [_column(*row) for row in rows])
 
 
 def open_csv(location: str, path: Path) -> DuckDbTable:
     """Open a CSV file: commas, double quotes, a header; lines that do not parse are skipped."""
+    if glob.has_magic(str(path)):
+        raise SourceError(
+            f"source {location!r} has one of * ? [ in its path, which would be taken for a pattern "
+            "of many files; rename it"
+        )
     header = _or_none(lambda: _csv_header(path))
     if not header or len({name.casefold() for name in header}) < len(header) or "" in header:
         raise SourceError(
@@ -114,7 +188,7 @@ def open_csv(location: str, path: Path) -> DuckDbTable:
     text = exp.Literal.string("VARCHAR")
     relation = _table_function(
         "read_csv",
-        path,
+        [path],
         auto_detect=exp.false(),
         header=exp.true(),
         delim=exp.Literal.string(","),
@@ -131,7 +205,8 @@ def open_csv(location: str, path: Path) -> DuckDbTable:
         ),
     )
     columns = [SourceColumn(name=name, kind="untyped text", native="text") for name in header]
-    return DuckDbTable(location, _locked(":memory:", allowed=path), relation, columns)
+    connection = _locked(":memory:", allowed=[path])
+    return DuckDbTable(location, f"file:{path}", connection, relation, columns)
 
 
 def open_database(location: str, path: Path, table: str) -> DuckDbTable:
@@ -159,14 +234,14 @@ def open_database(location: str, path: Path, table: str) -> DuckDbTable:
             "name the table after '#', as in 'file.duckdb#table'"
         )
     relation = exp.table_(found[0][1], db=found[0][0], quoted=True)
-    columns = [_column(*row) for row in _describe(connection, relation)]
-    return DuckDbTable(location, connection, relation, columns)
+    columns = [_column(*row) for row in _stored(connection, *found[0])]
+    return DuckDbTable(location, f"file:{path}", connection, relation, columns)
 
 
-def _locked(database: str, *, allowed: Path | None = None) -> duckdb.DuckDBPyConnection:
+def _locked(database: str, *, allowed: Sequence[Path] = ()) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(
         database,
-        read_only=allowed is None,
+        read_only=not allowed,
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
@@ -174,22 +249,24 @@ def _locked(database: str, *, allowed: Path | None = None) -> duckdb.DuckDBPyCon
             "temp_directory": "",  # Nothing private is ever spilled to a disk.
         },
     )
-    if allowed is not None:
-        paths = exp.Array(expressions=[exp.Literal.string(str(allowed))])
-        connection.execute(f"SET allowed_paths = {paths.sql('duckdb')}")
+    if allowed:
+        connection.execute(f"SET allowed_paths = {_list(allowed).sql('duckdb')}")
     connection.execute("SET enable_progress_bar = false")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
 
 
-def _table_function(name: str, path: Path, **options: exp.Expression) -> exp.Table:
+def _list(paths: Sequence[Path]) -> exp.Array:
+    return exp.Array(expressions=[exp.Literal.string(str(path)) for path in paths])
+
+
+def _table_function(name: str, paths: Sequence[Path], **options: exp.Expression) -> exp.Table:
     arguments = [
         exp.EQ(this=exp.to_identifier(option), expression=value)
         for option, value in options.items()
     ]
-    call = exp.Anonymous(this=name, expressions=[exp.Literal.string(str(path)), *arguments])
-    return exp.Table(this=call)
+    return exp.Table(this=exp.Anonymous(this=name, expressions=[_list(paths), *arguments]))
 
 
 def _describe(
@@ -200,9 +277,24 @@ def _describe(
     return [(str(row[0]), str(row[1])) for row in rows]
 
 
+def _stored(
+    connection: duckdb.DuckDBPyConnection, schema: str, table: str
+) -> list[tuple[str, str]]:
+    """Return names and types; an expression in place of a stored value may fail on a record."""
+    return connection.execute(
+        "SELECT column_name, CASE WHEN is_generated THEN 'GENERATED' ELSE data_type END "
+        "FROM duckdb_columns() WHERE database_name = current_database() AND schema_name = ? "
+        "AND table_name = ? ORDER BY column_index",
+        [schema, table],
+    ).fetchall()
+
+
 def _column(name: str, stored_type: str) -> SourceColumn:
     native = stored_type if stored_type.endswith("]") else stored_type.partition("(")[0]
-    return SourceColumn(name=name, kind=_KINDS.get(native, "other"), native=native)
+    kind: Kind = _KINDS.get(native, "other")
+    if native == "DECIMAL" and stored_type.endswith(",0)"):
+        kind = "wide integer"
+    return SourceColumn(name=name, kind=kind, native=native)
 
 
 def _csv_header(path: Path) -> list[str]:

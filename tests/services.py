@@ -1,0 +1,140 @@
+"""Real servers for tests: PostgreSQL and Spark, found or started, or a reason why not.
+
+PostgreSQL is the one that SQLMADP_TEST_POSTGRES names (a postgresql:// URL of a role that may
+create schemas), or is started from the system's binaries, as another user where this one is
+root.  Spark runs in this process on the Java of PATH.
+"""
+
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+REQUIRED = bool(os.environ.get("SQLMADP_REQUIRE_SERVICES"))
+"""Set where a missing service is a failure and no reason to skip."""
+
+
+class MissingServiceError(Exception):
+    """Why a service cannot be had."""
+
+
+@contextmanager
+def postgres():
+    """Yield the URL of a PostgreSQL server."""
+    if importlib.util.find_spec("psycopg") is None:
+        raise MissingServiceError("psycopg is not installed")
+    if given := os.environ.get("SQLMADP_TEST_POSTGRES"):
+        yield given
+        return
+    folder = Path(tempfile.mkdtemp(prefix="sqlmadp-postgres-"))
+    try:
+        yield from _started(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _started(folder):
+    user = _unprivileged()
+    if "user" in user:
+        os.chown(folder, user["user"], user["group"])
+    data, port = folder / "data", _free_port()
+
+    def run(program, *arguments):
+        subprocess.run(
+            [_binary(program), *arguments],
+            check=True,
+            capture_output=True,
+            cwd=folder,
+            timeout=60,
+            **user,
+        )
+
+    run("initdb", "-D", data, "-U", "curator", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    control = ("pg_ctl", "-D", data, "-l", folder / "log", "-w")
+    run(*control, "-o", options, "start")
+    try:
+        yield f"postgresql://curator:secret-7310@127.0.0.1:{port}/postgres"
+    finally:
+        run(*control, "-m", "immediate", "stop")
+
+
+def _binary(name):
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version, reverse=True)
+    found = shutil.which(name, path=os.pathsep.join(map(str, folders))) or shutil.which(name)
+    if found is None:
+        raise MissingServiceError(
+            f"PostgreSQL's {name} is not installed, and SQLMADP_TEST_POSTGRES names no server"
+        )
+    return found
+
+
+def _version(folder):
+    return [int(part) for part in re.findall("[0-9]+", folder.parent.name)]
+
+
+def _unprivileged():
+    """Return whom to run PostgreSQL as, which refuses to run as root."""
+    if os.geteuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        try:
+            user = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    raise MissingServiceError(
+        "PostgreSQL does not run as root, and there is no other user to run it as"
+    )
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def spark(master="local[1]"):
+    """Yield a small Spark session, with nothing on the console."""
+    try:
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+    except ImportError:
+        raise MissingServiceError("pyspark is not installed") from None
+    java = shutil.which("java")
+    if java is None:
+        raise MissingServiceError("there is no java on PATH")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < 17:
+        raise MissingServiceError("the java on PATH is older than 17")
+    with tempfile.TemporaryDirectory(prefix="sqlmadp-spark-") as folder:
+        conf = SparkConf().setMaster(master).setAppName("tests")
+        for name, value in {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.default.parallelism": "1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": folder,
+            "spark.sql.warehouse.dir": f"{folder}/warehouse",
+            "spark.sql.artifact.isolation.enabled": "false",
+        }.items():
+            conf.set(name, value)
+        nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+        gateway = launch_gateway(conf, popen_kwargs=nowhere)
+        context = SparkContext(conf=conf, gateway=gateway)
+        try:
+            yield SparkSession(context)
+        finally:
+            context.stop()

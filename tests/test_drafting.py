@@ -1,0 +1,104 @@
+"""A schema is drafted from the catalogue alone, and checked against it."""
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from sqlmadp.cli import main
+from sqlmadp.schema.declaration import read_schema
+
+CANARY = "canary-7310"
+
+
+@pytest.fixture
+def run():
+    """Return a function that runs ``sqlmadp schema ...``."""
+
+    def invoke(*arguments):
+        return CliRunner().invoke(main, ["schema", *map(str, arguments)])
+
+    return invoke
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Return a DuckDB file with a table of every kind of column."""
+    path = tmp_path / "people.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE people AS SELECT '" + CANARY + '\' AS "first name", 7 AS age, '
+            "true AS insured, DATE '2024-02-29' AS born, 1.5::DOUBLE AS size, "
+            "12345678901234567890::HUGEINT AS number, [1] AS parts "
+            "UNION ALL SELECT NULL, 9, NULL, NULL, 'nan'::DOUBLE, 3, []"
+        )
+    return path
+
+
+def completed(draft):
+    """Return the draft with every '# declare' line taken at its word."""
+    return draft.replace("# declare: ", "")
+
+
+def test_a_draft_has_names_and_types_and_no_value(run, source):
+    done = run("draft", source, "people")
+    assert done.exit_code == 0
+    assert CANARY not in done.output
+    assert not any(text in done.output for text in ("7", "2024-02-29", "1.5"))
+    assert '[columns."first name"]\ntype = "category"    # stored as VARCHAR' in done.output
+    assert "# 'parts' is stored as INTEGER[], which cannot be declared" in done.output
+
+
+def test_a_draft_is_no_schema_before_it_is_completed(run, source, tmp_path):
+    path = tmp_path / "people.toml"
+    path.write_text(run("draft", source, "people").output)
+    checked = run("check", path)
+    assert checked.exit_code == 1
+    for missing in ("age.min is missing", "born.max is missing", '"first name".values is missing'):
+        assert missing in checked.output
+    path.write_text(completed(path.read_text()))
+    assert [column.type for column in read_schema(path).columns] == [
+        *("category", "integer", "boolean", "date", "real", "integer")
+    ]
+    checked = run("check", path, "--source", source)
+    assert checked.exit_code == 0
+    assert "adding or removing one record" in checked.output
+
+
+def test_trusted_values_are_written_with_a_warning(run, source, tmp_path):
+    draft = run("draft", source, "people", "--trusted-values").output
+    assert "# WARNING: the values and bounds below were read from the table" in draft
+    assert f'values = ["{CANARY}"]' in draft
+    assert "min = 7\nmax = 9" in draft
+    assert "min = 2024-02-29" in draft
+    assert "min = 1.5\nmax = 1.5" in draft
+    path = tmp_path / "people.toml"
+    path.write_text(draft.partition("[columns.number]")[0])
+    assert run("check", path, "--source", source).exit_code == 0
+
+
+def test_more_values_than_a_draft_lists_are_left_to_the_curator(run, tmp_path):
+    duckdb.execute(f"COPY (SELECT 'v' || i AS word FROM range(300) t(i)) TO '{tmp_path}/t.parquet'")
+    draft = run("draft", tmp_path / "t.parquet", "t", "--trusted-values").output
+    assert '# declare: values = ["first"]    # none, or more than 200' in draft
+
+
+def test_a_schema_is_compared_with_the_catalogue(run, source, tmp_path):
+    path = tmp_path / "people.toml"
+    path.write_text(
+        'table = "people"\n[columns.age]\ntype = "boolean"\n[unit]\ncolumn = "whose"\n'
+        "max_records = 2\n"
+    )
+    checked = run("check", path, "--source", source)
+    assert checked.exit_code == 1
+    assert "column 'age' is stored as INTEGER" in checked.output
+    assert "no column 'whose'" in checked.output
+    assert run("check", path).exit_code == 0
+    assert '"code":"missing-column"' in run(
+        "check", path, "--source", source, "--json"
+    ).output.replace('": "', '":"')
+
+
+def test_a_source_that_is_not_there_is_a_refusal(run, tmp_path):
+    done = run("draft", tmp_path / "missing.parquet", "t")
+    assert done.exit_code == 1
+    assert "does not exist" in done.output
