@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -19,16 +19,19 @@ from pathlib import Path
 
 import msgspec
 
+from sqlmadp.declared import domain_of
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.plan import Analyst, Plan
-from sqlmadp.schema.declaration import read_schema
 from sqlmadp.schema.domain import Domain
 from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.bind import BoundQuery, bind_all, cuts
 from sqlmadp.sql.evaluate import Evaluator
+from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.parameters import with_parameters
 from sqlmadp.sql.statements import Statement, split
 from sqlmadp.staging import staged_statements
+from sqlmadp.workload.reduce import reduced
+from sqlmadp.workload.sizes import scope_sizes
 from sqlmadp.workload.workload import Workload
 
 VERSION = 1
@@ -63,16 +66,22 @@ class Asked:
         not handed in yet.
         """
         statements, problems = _statements(plan, staged or {})
-        domain = read_schema(plan.schema_path)
+        domain = domain_of(plan)
         everything = [statement for own in statements.values() for statement in own]
         domain = domain.with_cuts(cuts(everything, domain, plan.limits))
         evaluator = Evaluator(domain, plan.limits)
         bound: dict[str, tuple[BoundQuery, ...]] = {}
+        once = _Once(evaluator)
         for name, own in statements.items():
             try:
-                bound[name] = tuple(bind_all(own, evaluator))
+                bound[name] = once.bind(own)
             except SqlError as error:
                 problems[name] = (*problems.get(name, ()), *error.problems)
+                continue
+            if own and not any(query.aggregates for query in bound[name]):
+                problems[name] = (*problems.get(name, ()), _nothing_counted(own[0], name))
+        for name, problem in _oversized(bound, problems, plan.limits):
+            problems[name] = (*problems.get(name, ()), problem)
         members = tuple(each for each in plan.analysts if each.name not in problems)
         queries = tuple(bound[member.name] for member in members)
         epsilon = plan.epsilon * sum((member.share for member in members), Fraction(0))
@@ -84,11 +93,21 @@ class Asked:
 
         So whatever sums squared errors, selection and fairness alike, sums weighted ones.
         """
+        known: dict[tuple[int, Fraction], Block] = {}  # Equal statements share their blocks.
+
+        def scaled(block: Block, weight: Fraction) -> Block:
+            key = (id(block), weight)
+            if key not in known:
+                known[key] = reduced(_scaled(block, weight))
+            return known[key]
+
         return tuple(
-            Workload.of(
-                _scaled(block, query.statement.weight)
-                for query in own
-                for block in query.aggregates
+            Workload(
+                tuple(
+                    scaled(block, query.statement.weight)
+                    for query in own
+                    for block in query.aggregates
+                )
             )
             for own in self.queries
         )
@@ -123,19 +142,88 @@ class Asked:
     @cached_property
     def release_id(self) -> str:
         """Return the hash of what was asked."""
-        analysts = sorted(self._questions)
+        # Only under Ratchet does it matter in which order analysts join.
+        analysts = self._questions
+        analysts = analysts if self.plan.mechanism == "ratchet" else sorted(analysts)
         columns = [
             (c.name, c.type, c.nullable, c.outside, c.values, c.minimum, c.maximum, c.cuts)
             for c in self.domain.columns
         ]
-        domain = (self.domain.table, self.domain.records_per_unit, columns)
+        domain = (self.domain.table, _protected(self.domain), columns)
         asked = (VERSION, domain, analysts, str(self.plan.epsilon), self.plan.mechanism)
         return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
+
+    @property
+    def epsilon_per_record(self) -> Fraction:
+        """Return the part of epsilon that one differing record gets; it sets expected errors."""
+        return self.plan.epsilon / self.domain.records_between_neighbours
 
     def analyst(self, name: str) -> int | None:
         """Return the number of the analyst called ``name``, or None."""
         names = [analyst.name for analyst in self.plan.analysts]
         return names.index(name) if name in names else None
+
+
+def _protected(domain: Domain) -> object:
+    """Return what a release's hash holds of who is protected; 1 for a record by itself."""
+    if domain.unit is None and domain.neighbours == "add_remove":
+        return 1
+    return domain.unit, domain.neighbours
+
+
+def _oversized(
+    bound: Mapping[str, Sequence[BoundQuery]], problems: Container[str], limits: Limits
+) -> Iterator[tuple[str, Problem]]:
+    """Yield whose statement makes a scope too large to be worked on, before any work on it."""
+    asked = [
+        (block, query.statement, name)
+        for name, queries in bound.items()
+        if name not in problems
+        for query in queries
+        for block in query.aggregates
+    ]
+    for size in scope_sizes([block for block, _, _ in asked]):
+        if size.cells <= limits.block_cells and size.entries <= limits.plan_cells:
+            continue
+        _, statement, name = asked[size.largest]
+        yield (
+            name,
+            statement.problem(
+                "scope-too-large",
+                f"all statements over {', '.join(size.scope)} together tell {size.cells:,} cells "
+                f"apart and take {size.entries:,} numbers over them; at most "
+                f"{limits.block_cells:,} cells and {limits.plan_cells:,} numbers are supported, "
+                "and of those statements this one is the finest",
+                hint="Ask for fewer columns at once, or cut their values at the same places as "
+                f"the others. {advice('block_cells')}, plan_cells = ...",
+            ),
+        )
+
+
+class _Once:
+    """Binds statements, each text only once, whoever asks it and however often."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._known: dict[str, BoundQuery] = {}
+        self._entries = 0
+
+    def bind(self, statements: Sequence[Statement]) -> tuple[BoundQuery, ...]:
+        """Return every statement bound, or raise one SqlError with all mistakes of all of them."""
+        new: dict[str, Statement] = {}
+        for statement in statements:
+            if statement.text not in self._known:
+                new.setdefault(statement.text, statement)
+        try:
+            found = bind_all(new.values(), self._evaluator, entries=self._entries)
+        except SqlError:
+            if len(new) == len(statements):
+                raise
+            found = bind_all(statements, self._evaluator, entries=self._entries)  # Each in place.
+        for query in found:
+            self._known[query.statement.text] = query
+            self._entries += query.entries
+        return tuple(replace(self._known[each.text], statement=each) for each in statements)
 
 
 def _scaled(block: Block, weight: Fraction) -> Block:
@@ -184,6 +272,14 @@ def _nothing_asked(plan: Plan, analyst: Analyst) -> Problem:
         message=f"{analyst.name!r} has handed in no statement yet",
         hint=f"Name SQL files in [analysts.{analyst.name}], or let {analyst.name!r} hand "
         "statements in: sqlmadp.connect, execute, commit.",
+    )
+
+
+def _nothing_counted(statement: Statement, name: str) -> Problem:
+    return statement.problem(
+        "nothing-counted",
+        f"no statement of {name!r} counts anything: what the domain allows is public",
+        hint="Add a statement with COUNT(*), or leave the analyst out of the plan.",
     )
 
 

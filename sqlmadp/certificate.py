@@ -4,6 +4,9 @@ For every analyst: the share, the expected error alone with that share, the expe
 the collective, their ratio (at most 1: the sharing incentive), and by whom that error changed
 through joining (at most 1: non-interference).  It is worked out from workloads, shares and
 the strategy that was measured, so it is public and reads no data.
+
+Where analysts join one after the other, under Ratchet or after a release, the certificate lists
+each join with everybody's error after it.
 """
 
 from __future__ import annotations
@@ -17,10 +20,10 @@ from threadpoolctl import threadpool_limits
 from sqlmadp.answer.result import number
 from sqlmadp.answer.table import TextTable
 from sqlmadp.asked import Asked
-from sqlmadp.mechanism.base import JointStrategy, Mechanism
+from sqlmadp.mechanism.base import Joining, JointStrategy, Mechanism, settled
 from sqlmadp.mechanism.bounds import Bounds, bounds
-from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.fairness import Outcome, outcome
+from sqlmadp.mechanism.catalogue import LATE, MECHANISMS, PROMISED
+from sqlmadp.mechanism.fairness import Outcome, expected_errors, outcome
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.workload.workload import Workload
 
@@ -40,6 +43,16 @@ class Standing:
     """By whom: the ratio of ``now`` to the error without that analyst; above 1 is a violation."""
 
 
+@dataclass(frozen=True)
+class Join:
+    """Analysts who came at one time, and what everybody who was in had from then on."""
+
+    analysts: tuple[str, ...]
+    epsilon: Fraction
+    """What they brought."""
+    errors: Mapping[str, float]
+
+
 @dataclass(frozen=True, repr=False)
 class Certificate:
     """What a mechanism gives each analyst of a plan."""
@@ -50,10 +63,16 @@ class Certificate:
     total: float
     """Everybody's error together, also where only one analyst's part is shown."""
     bounds: Bounds
+    joins: tuple[Join, ...] = ()
+    """In the order of joining; none where everybody came at once."""
+    protects: str = "adding or removing one record"
+    """What epsilon is promised against, as the schema declares units and neighbours."""
 
     @classmethod
-    def of(cls, asked: Asked, given: Outcome, bounds: Bounds) -> Certificate:
-        """Return the certificate of an outcome."""
+    def of(
+        cls, asked: Asked, given: Outcome, bounds: Bounds, mechanism: str | None = None
+    ) -> Certificate:
+        """Return the certificate of an outcome, of the plan's mechanism or of another."""
         names = [analyst.name for analyst in asked.plan.analysts]
         standings = {
             analyst.name: Standing(
@@ -67,25 +86,78 @@ class Certificate:
             )
             for j, analyst in enumerate(asked.plan.analysts)
         }
-        return cls(asked.plan.mechanism, asked.plan.epsilon, standings, given.total_error, bounds)
+        name = mechanism or asked.plan.mechanism
+        epsilon, protects = asked.plan.epsilon, asked.domain.protection
+        return cls(name, epsilon, standings, given.total_error, bounds, protects=protects)
 
     def only(self, analyst: str) -> Certificate:
         """Return the part of the certificate that concerns one analyst."""
-        return replace(self, analysts={analyst: self.analysts[analyst]})
+        joins = tuple(
+            replace(join, errors={analyst: join.errors[analyst]})
+            for join in self.joins
+            if analyst in join.errors
+        )
+        return replace(self, analysts={analyst: self.analysts[analyst]}, joins=joins)
 
     def __repr__(self) -> str:
-        title = f"{self.mechanism}, epsilon {self.epsilon}; expected squared errors in all"
-        return f"{title}\n{self._table().text()}\n{self._beside()}"
+        return "\n".join(p if isinstance(p, str) else p.text() for p in self.parts())
+
+    def parts(self) -> list[str | TextTable]:
+        """Return the certificate for people: sentences and tables in order."""
+        title = f"{self.mechanism}, epsilon {self.epsilon} against {self.protects}"
+        parts: list[str | TextTable] = [f"{title}; expected squared errors in all", self._table()]
+        if len(self.analysts) > 1:
+            title = "interference (above 1, the row's analyst harms the column's)"
+            parts += [title, self._matrix()]
+        if self.joins:
+            parts += ["errors after each join", self._joins()]
+        return [*parts, self._beside(), self.promised]
+
+    @property
+    def promised(self) -> str:
+        """Say what holds always; late analysts add to what a mechanism promised only in part."""
+        late = bool(self.joins) and self.mechanism not in ("independent", "ratchet")
+        return LATE if late else PROMISED[self.mechanism]
 
     def _beside(self) -> str:
         """Say how far the total error is from Utilitarian's and from the lower bound."""
         utilitarian, gap = self.bounds.beside(self.total)
         text = f"total error {number(self.total)}"
         if utilitarian is not None:
-            text += f", {utilitarian:.3f} times utilitarian's"
+            text += f", {utilitarian:.3f} times utilitarian's ({_figure(self.bounds.utilitarian)})"
         if gap is not None:
-            text += f", {gap:.2f} times the lower bound"
+            text += f", {gap:.2f} times the lower bound ({_figure(self.bounds.lowest)})"
         return text
+
+    def _matrix(self) -> TextTable:
+        """Return who changed whose error through joining: a row an analyst who joins."""
+        names = list(self.analysts)
+        headers = [("joining", False), *((name, True) for name in names)]
+        rows = [
+            [
+                joining,
+                *(
+                    f"{self.analysts[name].interference[joining]:.3f}"
+                    if joining in self.analysts[name].interference
+                    else ""
+                    for name in names
+                ),
+            ]
+            for joining in names
+        ]
+        return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
+
+    def _joins(self) -> TextTable:
+        """Return everybody's error after each join."""
+        names = list(self.analysts)
+        titles = ["epsilon", *names, *(["total"] if len(names) > 1 else [])]
+        headers = [("joining", False), *((title, True) for title in titles)]
+        rows = []
+        for join in self.joins:
+            errors = [number(join.errors[name]) if name in join.errors else "" for name in names]
+            total = [number(sum(join.errors.values()))] if len(names) > 1 else []
+            rows.append([", ".join(join.analysts), str(join.epsilon), *errors, *total])
+        return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
 
     def _repr_html_(self) -> str:
         """Return the table that notebooks show."""
@@ -108,17 +180,44 @@ class Certificate:
         return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
 
 
+def _figure(value: float | None) -> str:
+    return "" if value is None else number(value)
+
+
 def certify(
     asked: Asked, cache: StrategyCache | None, measured: JointStrategy | None = None
 ) -> Certificate:
     """Return the certificate of what was ``measured``, or of what would be if it is None."""
     mechanism = MECHANISMS[asked.plan.mechanism](asked.columns, cache)
-    if measured is not None:
-        mechanism = _Measured(mechanism, measured)
     shares = [analyst.share for analyst in asked.plan.analysts]
     with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
-        given = outcome(mechanism, asked.workloads, shares, asked.plan.epsilon)
-        return Certificate.of(asked, given, bounds(asked.workloads, asked.plan.epsilon, cache))
+        if measured is not None:
+            mechanism = _measured(settled(mechanism, asked.workloads, shares), measured)
+        given = outcome(mechanism, asked.workloads, shares, asked.epsilon_per_record)
+        compared = bounds(asked.workloads, asked.epsilon_per_record, cache)
+        return replace(Certificate.of(asked, given, compared), joins=joins(asked, mechanism))
+
+
+def joins(asked: Asked, mechanism: Mechanism) -> tuple[Join, ...]:
+    """Return each join under a mechanism in which analysts join one after the other."""
+    if not isinstance(mechanism, Joining):
+        return ()
+    analysts = asked.plan.analysts
+    shares = [analyst.share for analyst in analysts]
+    found = []
+    for place, strategy in enumerate(mechanism.joins(asked.workloads, shares)):
+        inside = slice(place + 1)
+        spent = asked.epsilon_per_record * sum(shares[inside], Fraction(0))
+        errors = expected_errors(strategy, asked.workloads[inside], spent)
+        names = [analyst.name for analyst in analysts[inside]]
+        brought = asked.plan.epsilon * shares[place]
+        found.append(Join((names[-1],), brought, dict(zip(names, errors, strict=True))))
+    return tuple(found)
+
+
+def _measured(mechanism: Mechanism, strategy: JointStrategy) -> Mechanism:
+    kind = _MeasuredJoining if isinstance(mechanism, Joining) else _Measured
+    return kind(mechanism, strategy)
 
 
 @dataclass(frozen=True)
@@ -133,3 +232,15 @@ class _Measured:
         if len(workloads) == len(self.strategy.reads):
             return self.strategy
         return self.mechanism.select(workloads, shares)
+
+
+@dataclass(frozen=True)
+class _MeasuredJoining(_Measured):
+    """The same for one in which analysts join one after the other."""
+
+    def joins(
+        self, workloads: Sequence[Workload], shares: Sequence[Fraction]
+    ) -> list[JointStrategy]:
+        """Return what would have been measured after each join, and what was after the last."""
+        counts = range(1, len(workloads) + 1)
+        return [self.select(workloads[:count], shares[:count]) for count in counts]

@@ -4,6 +4,8 @@
     source    = "people.parquet"       # the private table
     epsilon   = "1"                    # exact: "1", "0.5", "1/3"
     mechanism = "waterfilling"         # this one if the line is left out
+    nonnegative = true                 # optional: no count below zero
+    consistent  = true                 # optional: counts are integers that add up
 
     [ledger]
     path   = "people.ledger"
@@ -13,6 +15,9 @@
     [analysts.alice]
     queries = "alice.sql"              # a file, a list of files, or a glob; not needed if
     share   = "1/3"                    # alice hands in from Python.  Equal shares if nobody has one
+
+    [analysts.bob]                     # instead of shares, and of the epsilon above: everybody's
+    epsilon = "1/2"                    # own epsilon, so that analysts can be added one by one
 
     [analysts.alice.parameters]        # values of $name in alice's statements
     min_age = 18
@@ -53,12 +58,16 @@ MECHANISMS = (
     "weighted_utilitarian",
     "waterfilling",
     "pareto",
+    "ratchet",
 )
 """The mechanisms that a plan may name."""
 
 DEFAULT_MECHANISM = "waterfilling"
 
-_KEYS = ("schema", "source", "epsilon", "mechanism", "ledger", "analysts", "limits")
+_KEYS = (
+    *("schema", "source", "epsilon", "mechanism", "nonnegative", "consistent", "late"),
+    *("ledger", "analysts", "limits"),
+)
 _POSITIVE = 'a number above 0 in quotes, such as "1", "0.5" or "1/3", of at most 20 digits'
 _QUERIES = 'a file, a list of files or a glob, such as "alice.sql" or "alice/*.sql"'
 
@@ -82,6 +91,7 @@ class Analyst:
     An analyst without any hands statements in from a connection.
     """
     share: Fraction
+    """The part of the plan's epsilon that this analyst brings."""
     parameters: Mapping[str, object] = field(default_factory=dict)
     """Values of ``$name`` in the analyst's statements."""
 
@@ -92,8 +102,8 @@ class Plan:
 
     path: Path
     schema_path: Path
-    source: str
-    """The private table, as the plan names it."""
+    source: str = field(repr=False)
+    """The private table, as the plan names it; a URL may hold a password."""
     epsilon: Fraction
     mechanism: str
     ledger_path: Path
@@ -105,6 +115,12 @@ class Plan:
     """In the order of the file."""
     limits: Limits = DEFAULT
     """How large statements and their cells may be."""
+    nonnegative: bool = False
+    """Whether answers come from an estimate with no cell below zero; no part of the release."""
+    consistent: bool = False
+    """Whether counts are integers that add up; no part of the release."""
+    late: bool = True
+    """Whether analysts who were added to a completed release only add what they bring."""
 
     @classmethod
     def open(cls, path: str | Path) -> Plan:
@@ -119,8 +135,10 @@ class Plan:
         mechanism = _mechanism(root)
         ledger_path, budget, head = _ledger(root)
         epsilon = _epsilon(root, budget)
-        analysts = _analysts(root, folder)
+        analysts = _analysts(root, folder, epsilon)
         limits = _limits(root)
+        nonnegative, consistent = (_switch(root, name) for name in ("nonnegative", "consistent"))
+        late = _switch(root, "late", default=True)
         file.finish()
         return cls(
             path=Path(path),
@@ -133,6 +151,9 @@ class Plan:
             head=head,
             analysts=analysts,
             limits=limits,
+            nonnegative=nonnegative,
+            consistent=consistent,
+            late=late,
         )
 
     @property
@@ -180,6 +201,13 @@ def _mechanism(root: Table) -> str:
     return DEFAULT_MECHANISM
 
 
+def _switch(root: Table, name: str, *, default: bool = False) -> bool:
+    given = root.values.get(name, default)
+    if not isinstance(given, bool):
+        root.refuse(name, "true or false, without quotes")
+    return given is True
+
+
 def _ledger(root: Table) -> tuple[str | None, Fraction | None, str | None]:
     ledger = root.table("ledger", "a table with path and budget, [ledger]")
     if ledger is None:
@@ -193,7 +221,9 @@ def _ledger(root: Table) -> tuple[str | None, Fraction | None, str | None]:
 
 
 def _epsilon(root: Table, budget: Fraction | None) -> Fraction | None:
-    epsilon = _positive(root, "epsilon")
+    """Return the plan's epsilon, or the sum of what all analysts bring if they say so."""
+    epsilon = _brought(root) if "epsilon" not in root.values else None
+    epsilon = _positive(root, "epsilon") if epsilon is None else epsilon
     if epsilon is not None and budget is not None and epsilon > budget:
         root.report(
             "epsilon",
@@ -202,6 +232,15 @@ def _epsilon(root: Table, budget: Fraction | None) -> Fraction | None:
             hint=f"Lower epsilon to at most {budget}; a ledger never spends more than its budget.",
         )
     return epsilon
+
+
+def _brought(root: Table) -> Fraction | None:
+    """Return the sum of the analysts' own epsilons; None unless each of them has a sound one."""
+    analysts = root.values.get("analysts")
+    tables = list(analysts.values()) if isinstance(analysts, dict) else []
+    given = [exact(table.get("epsilon")) for table in tables if isinstance(table, dict)]
+    known = [each for each in given if each is not None and each > 0]
+    return sum(known, Fraction(0)) if known and len(known) == len(tables) else None
 
 
 def _positive(table: Table, name: str) -> Fraction | None:
@@ -233,7 +272,7 @@ def exact(given: object) -> Fraction | None:
         return None
 
 
-def _analysts(root: Table, folder: Path) -> tuple[Analyst, ...]:
+def _analysts(root: Table, folder: Path, epsilon: Fraction | None) -> tuple[Analyst, ...]:
     declared = root.table("analysts", "a table an analyst, such as [analysts.alice]")
     if declared is None:
         return ()
@@ -245,10 +284,13 @@ def _analysts(root: Table, folder: Path) -> tuple[Analyst, ...]:
     for name in declared.values:
         table = declared.table(name, "a table with queries and, if you like, a share")
         if table is not None:
-            table.only(("queries", "share", "parameters"), "an analyst")
+            table.only(("queries", "share", "epsilon", "parameters"), "an analyst")
             tables.append(table)
             files[name] = _files(table, folder)
-    shares = _shares(declared, tables)
+    if any("epsilon" in table.values for table in tables):
+        shares = _shares_of_epsilons(root, declared, tables, epsilon)
+    else:
+        shares = _shares(declared, tables)
     parameters = {table.key[-1]: _parameters(table) for table in tables}
     return tuple(
         Analyst(name=name, files=files[name], share=share, parameters=parameters[name])
@@ -340,6 +382,28 @@ def _report_missing(table: Table, key: str, name: str) -> None:
     what = "matches no file" if glob.has_magic(name) else "is no file"
     message = f"names {show(name)}, which {what}; allowed: a file, relative to the plan's folder"
     table.report(key, message, code="missing-file")
+
+
+def _shares_of_epsilons(
+    root: Table, declared: Table, tables: list[Table], epsilon: Fraction | None
+) -> dict[str, Fraction]:
+    """Return every analyst's share from what each brings; note what is given twice or missing."""
+    brought = {
+        table.key[-1]: _positive(table, "epsilon") for table in tables if "epsilon" in table.values
+    }
+    without = [show(table.key[-1]) for table in tables if "epsilon" not in table.values]
+    if without:
+        message = f"has epsilons, but not for {', '.join(without)}; allowed: for everyone or nobody"
+        declared.file.report(declared.key, message, code="missing-epsilon")
+    for table in tables:
+        if "share" in table.values and "epsilon" in table.values:
+            table.report("share", "stands beside an epsilon; allowed: one of them", code="both")
+    known = {name: each for name, each in brought.items() if each is not None}
+    total = sum(known.values(), Fraction(0))
+    if "epsilon" in root.values and not without and epsilon not in (None, total):
+        message = f"is {epsilon}, but the analysts bring {total}; allowed: their sum, or no line"
+        root.report("epsilon", message, code="epsilon-not-sum", hint=f'Write epsilon = "{total}".')
+    return {name: each / total for name, each in known.items()}
 
 
 def _shares(declared: Table, tables: list[Table]) -> dict[str, Fraction]:

@@ -11,13 +11,19 @@ from threadpoolctl import threadpool_limits
 from sqlmadp.answer.result import number
 from sqlmadp.answer.table import TextTable
 from sqlmadp.asked import Asked
+from sqlmadp.certificate import Join, joins
 from sqlmadp.errors import NotSupportedError, ProgrammingError
 from sqlmadp.mechanism.bounds import Bounds, bounds
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.mechanism.fairness import Outcome, noise_variance, outcome
 from sqlmadp.plan import Plan
+from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.strategy.cache import StrategyCache, default_directory
-from sqlmadp.workload.solver import solver_for
+from sqlmadp.strategy.parallel import select_all
+from sqlmadp.workload.solver import Solver, solver_for
+
+COLLECTIVE = {"identity", "utilitarian"}
+"""Mechanisms that need no analyst's own strategy."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,8 @@ class Preview:
     outcome: Outcome
     bounds: Bounds
     queries: tuple[tuple[QueryError, ...], ...]
+    joins: tuple[Join, ...] = ()
+    """In the order of joining, under a mechanism in which analysts join one after the other."""
 
 
 class Previews(dict[str, Preview | NotSupportedError]):
@@ -90,8 +98,11 @@ def preview(
 ) -> dict[str, Preview | NotSupportedError]:
     """Return each mechanism's preview; a mechanism that cannot serve this domain says why."""
     previews: dict[str, Preview | NotSupportedError] = {}
+    mechanisms = list(mechanisms)
+    if set(mechanisms) - COLLECTIVE:
+        select_all(asked.workloads, cache, progress=selecting(progress))
     with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
-        compared = bounds(asked.workloads, asked.plan.epsilon, cache)
+        compared = bounds(asked.workloads, asked.epsilon_per_record, cache)
         for name in mechanisms:
             progress(f"mechanism {name}")
             try:
@@ -101,21 +112,29 @@ def preview(
     return previews
 
 
+def selecting(progress: Callable[[str], None]) -> Callable[[int, int], None]:
+    """Return what tells how many of the analysts' own strategies are selected."""
+    return lambda done, total: progress(f"selecting strategies: {done} of {total}")
+
+
 def _preview(asked: Asked, name: str, cache: StrategyCache | None, compared: Bounds) -> Preview:
     shares = [analyst.share for analyst in asked.plan.analysts]
     mechanism = MECHANISMS[name](asked.columns, cache)
-    expected = outcome(mechanism, asked.workloads, shares, asked.plan.epsilon)
-    variance = noise_variance(expected.strategy.sensitivity, asked.plan.epsilon)
+    expected = outcome(mechanism, asked.workloads, shares, asked.epsilon_per_record)
+    variance = noise_variance(expected.strategy.sensitivity, asked.epsilon_per_record)
     known = {
         reads: solver_for([expected.strategy.blocks[number] for number in reads])
         for reads in set(expected.strategy.reads)
     }
-    queries = []
-    for own, reads in zip(asked.queries, expected.strategy.reads, strict=True):
-        errors = []
-        for query in own:
-            spread = [known[reads].variances(block) for block in query.aggregates]
-            mean = float(np.concatenate(spread).mean()) if spread else 0.0
-            errors.append(QueryError(query.name, query.rows, float(np.sqrt(variance * mean))))
-        queries.append(tuple(errors))
-    return Preview(expected, compared, tuple(queries))
+    queries = [
+        tuple(query_error(query, known[reads], variance) for query in own)
+        for own, reads in zip(asked.queries, expected.strategy.reads, strict=True)
+    ]
+    return Preview(expected, compared, tuple(queries), joins(asked, mechanism))
+
+
+def query_error(query: BoundQuery, solver: Solver, variance: float) -> QueryError:
+    """Return the expected error of a query, from rows whose noise has the given variance."""
+    spread = [solver.variances(block) for block in query.aggregates]
+    mean = float(np.concatenate(spread).mean()) if spread else 0.0
+    return QueryError(query.name, query.rows, float(np.sqrt(variance * mean)))

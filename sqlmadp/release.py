@@ -19,21 +19,28 @@ from functools import cached_property
 from threadpoolctl import threadpool_limits
 
 from sqlmadp.answer.errors import with_errors
+from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reader import Reader
+from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked
 from sqlmadp.certificate import Certificate, certify
 from sqlmadp.errors import NotReleasedError, ProgrammingError
+from sqlmadp.joining import certify_late
+from sqlmadp.late import Base, bringing, complement, everything, find_base, known_rows
 from sqlmadp.mechanism.base import JointStrategy
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.mechanism.fairness import expected_errors
 from sqlmadp.plan import Plan
+from sqlmadp.preview import COLLECTIVE, selecting
 from sqlmadp.private import Ledger, Measurement, measure
 from sqlmadp.private.engines import Source
+from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.statements import Statement, split
 from sqlmadp.staging import held
 from sqlmadp.strategy.cache import StrategyCache, default_directory
+from sqlmadp.strategy.parallel import select_all
 
 Progress = Callable[[str], None]
 """Told the name of each stage as it begins."""
@@ -44,27 +51,40 @@ class Release:
     """A completed release: the stored measurement, and rows worked out from it."""
 
     asked: Asked
-    measurement: Measurement
+    measurements: tuple[Measurement, ...]
+    """All that answers come from, oldest first: several if analysts joined late."""
     spent: Fraction
     """What the ledger has spent in all."""
     left: Fraction
     stated_errors: bool = False
     """Whether results have columns for standard errors and 95% intervals."""
 
+    @property
+    def measurement(self) -> Measurement:
+        """Return what was measured last: for this very plan."""
+        return self.measurements[-1]
+
     @cached_property
     def _reader(self) -> Reader:
-        return Reader(self.measurement, self.asked.domain, self.asked.plan.limits)
+        limits = self.asked.plan.limits
+        return Reader(self.measurements, self.asked.domain, limits, self.processing)
+
+    @property
+    def processing(self) -> Processing:
+        """Return what is done to the estimate before anything is answered from it."""
+        return processing(self.asked.plan)
 
     @cached_property
     def certificate(self) -> Certificate:
         """Return what the release gives each analyst, beside what each would have had alone."""
-        names = [analyst.name for analyst in self.asked.plan.analysts]
-        measured = JointStrategy(
-            self.measurement.blocks,
-            self.measurement.sensitivity // self.asked.domain.records_per_unit,
-            tuple(tuple(self._reads(name)) for name in names),
-        )
-        return certify(self.asked, StrategyCache(default_directory()), measured)
+        cache = StrategyCache(default_directory())
+        reads = tuple(tuple(self._reads(each.name)) for each in self.asked.plan.analysts)
+        if len(self.measurements) > 1:
+            return certify_late(self.asked, self.measurements, reads, cache)
+        neighbours = self.asked.domain.records_between_neighbours
+        sensitivity = self.measurement.sensitivity // neighbours
+        measured = JointStrategy(self.measurement.blocks, sensitivity, reads)
+        return certify(self.asked, cache, measured)
 
     def rows(self, analyst: str, query: str) -> Result:
         """Return the rows of the query that ``analyst`` named ``query``."""
@@ -100,6 +120,11 @@ class Release:
         reads = None if analyst is None else self._reads(analyst)
         return self._reader.answer(statement, reads)
 
+    def estimate(self, domain: Domain, analyst: str | None) -> Estimate:
+        """Return what a reader of all measurements can work out, without post-processing."""
+        reads = None if analyst is None else self._reads(analyst)
+        return Estimate.of(self.measurements, domain, reads)
+
     def _reads(self, analyst: str) -> list[int]:
         reads: list[list[int]] = self.measurement.metadata["reads"]
         return reads[self.asked.places[self._number(analyst)]]
@@ -127,11 +152,15 @@ def release(
         asked = Asked.bind(plan)
         with Ledger.open(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
             measurement = ledger.find(asked.release_id)
-            notice(_intention(asked, ledger))
+            base = None if measurement is not None else find_base(asked, ledger)
+            epsilon = plan.epsilon if base is None else base.epsilon(plan)
+            notice(_intention(asked, ledger, base))
             if measurement is None:
-                ledger.require(plan.epsilon)  # Before the work of selecting, and before any data.
+                ledger.require(epsilon)  # Before the work of selecting, and before any data.
+                if plan.mechanism not in COLLECTIVE:
+                    select_all(asked.workloads, cache, progress=selecting(progress))
                 progress("selecting a strategy")
-                strategy = select(asked, cache)
+                strategy = select(asked, cache) if base is None else added(asked, base, cache)
                 progress("measuring")
                 measurement = measure(
                     strategy.blocks,
@@ -139,13 +168,13 @@ def release(
                     domain=asked.domain,
                     ledger=ledger,
                     release=asked.release_id,
-                    epsilon=plan.epsilon,
-                    analysts=[analyst.name for analyst in plan.analysts],
+                    epsilon=epsilon,
+                    analysts=[*bringing(plan)] if base is None else base.newcomers(plan),
                     mechanism=plan.mechanism,
-                    metadata=_metadata(asked, strategy),
+                    metadata=_metadata(asked, strategy, base),
                 )
             progress("answering")
-            return Release(asked, measurement, ledger.spent, ledger.left)
+            return Release(asked, everything(measurement, ledger), ledger.spent, ledger.left)
 
 
 def released(plan: Plan) -> Release:
@@ -165,7 +194,12 @@ def find(asked: Asked) -> Release | None:
         measurement = ledger.find(asked.release_id)
         if measurement is None:
             return None
-        return Release(asked, measurement, ledger.spent, ledger.left)
+        return Release(asked, everything(measurement, ledger), ledger.spent, ledger.left)
+
+
+def processing(plan: Plan) -> Processing:
+    """Return the post-processing that a plan asks for; it is no part of the release."""
+    return Processing(nonnegative=plan.nonnegative, consistent=plan.consistent)
 
 
 def select(asked: Asked, cache: StrategyCache | None) -> JointStrategy:
@@ -174,17 +208,39 @@ def select(asked: Asked, cache: StrategyCache | None) -> JointStrategy:
     mechanism = MECHANISMS[plan.mechanism](asked.columns, cache)
     with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
         strategy = mechanism.select(asked.workloads, [a.share for a in plan.analysts])
-        expected_errors(strategy, asked.workloads, plan.epsilon)  # Raises if one is not covered.
+        # Raises if a query is not covered.
+        expected_errors(strategy, asked.workloads, asked.epsilon_per_record)
+    for reads in set(strategy.reads):
+        processing(plan).check([strategy.blocks[number] for number in reads])
     return strategy
 
 
-def _intention(asked: Asked, ledger: Ledger) -> str:
+def added(asked: Asked, base: Base, cache: StrategyCache | None) -> JointStrategy:
+    """Return what newcomers add to a completed release."""
+    strategy = complement(asked, base, cache)
+    blocks = (*known_rows(base.measurements, asked.domain), *strategy.blocks)
+    for reads in set(strategy.reads):
+        processing(asked.plan).check([blocks[number] for number in reads])
+    return strategy
+
+
+def _intention(asked: Asked, ledger: Ledger, base: Base | None) -> str:
     """Say what a release will cost, before it does."""
     known = next((c for c in ledger.charges if c.release == asked.release_id), None)
     if known is not None:
         return (
             f"this release was completed at {known.time}: its stored answers are returned, "
             "no record is read and nothing is spent"
+        )
+    budget = (
+        f"ledger {str(ledger.path)!r} (budget {ledger.budget}, spent {ledger.spent}, "
+        f"left {ledger.left})"
+    )
+    if base is not None:
+        return (
+            f"this adds {', '.join(base.newcomers(asked.plan))} to the release of {base.time}: it "
+            f"charges epsilon {base.epsilon(asked.plan)}, which is what they bring, to {budget}; "
+            "what was measured before stays, and nobody's expected error rises"
         )
     changed = (
         "it asks something else than the releases before it, and a changed plan is a new release "
@@ -193,14 +249,16 @@ def _intention(asked: Asked, ledger: Ledger) -> str:
         else "running the same plan again is free, but a changed plan is a new release and a new "
         "charge"
     )
-    return (
-        f"this is a new release: it charges epsilon {asked.plan.epsilon} to ledger "
-        f"{str(ledger.path)!r} (budget {ledger.budget}, spent {ledger.spent}, left {ledger.left}); "
-        f"{changed}"
-    )
+    return f"this is a new release: it charges epsilon {asked.plan.epsilon} to {budget}; {changed}"
 
 
-def _metadata(asked: Asked, strategy: JointStrategy) -> dict[str, object]:
+def _metadata(asked: Asked, strategy: JointStrategy, base: Base | None) -> dict[str, object]:
     """Return what a reader needs beside the measurement, as plain JSON values."""
     reads = sorted(zip(asked.places, strategy.reads, strict=True))
-    return {"reads": [list(blocks) for _, blocks in reads], "cuts": asked.cuts}
+    earlier = () if base is None else base.measurements
+    return {
+        "reads": [list(blocks) for _, blocks in reads],
+        "cuts": asked.cuts,
+        "members": {name: str(epsilon) for name, epsilon in bringing(asked.plan).items()},
+        "earlier": [measurement.release for measurement in earlier],
+    }

@@ -412,3 +412,50 @@ def test_the_values_in_an_examples_data_are_declared_and_their_types_match():
             found = connection.execute(f"SELECT DISTINCT {column.name} FROM people").fetchall()
             declared = {column.value(cell) for cell in range(column.size)}
             assert {value for (value,) in found} == declared
+
+
+WITHOUT_EPSILON = HEAD.replace('epsilon = "1"\n', "")
+
+
+def brought(**epsilons):
+    return "".join(
+        f'[analysts.{name}]\nqueries = "alice.sql"\nepsilon = "{epsilon}"\n'
+        for name, epsilon in epsilons.items()
+    )
+
+
+def test_analysts_may_each_bring_an_epsilon_of_their_own(plan):
+    read = plan(WITHOUT_EPSILON + brought(alice="1/2", bob="1/3"))
+    assert read.epsilon == Fraction(5, 6)
+    assert [analyst.share for analyst in read.analysts] == [Fraction(3, 5), Fraction(2, 5)]
+    said = plan(HEAD.replace('"1"', '"5/6"') + brought(alice="1/2", bob="1/3"))
+    assert said.analysts == read.analysts
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (HEAD + brought(alice="1/2", bob="1/3"), ("epsilon is 1", "bring 5/6", "their sum")),
+        (WITHOUT_EPSILON + brought(alice="3"), ("epsilon is 3", "budget, which is 2")),
+        (
+            HEAD + brought(alice="1") + '[analysts.bob]\nqueries = "bob.sql"\n',
+            ("not for", "bob", "everyone or nobody"),
+        ),
+        (
+            WITHOUT_EPSILON + brought(alice="1/2") + 'share = "1"\n',
+            ("share", "beside an epsilon", "one of them"),
+        ),
+    ],
+)
+def test_epsilons_that_do_not_fit_together_are_refused(problems, text, parts):
+    (problem,) = problems(text)
+    assert all(part in str(problem) for part in parts), str(problem)
+
+
+def test_post_processing_and_late_analysts_are_switched_by_true_and_false(plan, problems):
+    plain = plan(HEAD + ALICE)
+    assert (plain.nonnegative, plain.consistent, plain.late) == (False, False, True)
+    changed = plan("nonnegative = true\nconsistent = true\nlate = false\n" + HEAD + ALICE)
+    assert (changed.nonnegative, changed.consistent, changed.late) == (True, True, False)
+    (problem,) = problems("late = 1\n" + HEAD + ALICE)
+    assert "true or false" in str(problem)

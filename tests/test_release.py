@@ -147,7 +147,6 @@ def test_what_runs_over_released_answers_may_change_for_free(plans):
         {"epsilon": "1/2"},
         {"mechanism": "identity"},
         {"shares": {"alice": "1/3", "bob": "2/3"}},
-        {"statements": {"alice": TOTAL, "bob": TOTAL, "carol": TOTAL}, "shares": None},
         {"statements": {"alice": TOTAL, "bob": "SELECT COUNT(sex) FROM visits"}},
     ],
 )
@@ -264,8 +263,9 @@ def test_the_expected_error_is_the_error_that_releases_have(plans):
 
 def test_released_json_is_the_same_bytes_again(plans):
     path = plans.write({"alice": "SELECT day, COUNT(*) FROM visits GROUP BY day"})
-    first = encode(release_figures(release(Plan.open(path), None)))
-    assert encode(release_figures(release(Plan.open(path), None))) == first
+    done, again = release(Plan.open(path), None), release(Plan.open(path), None)
+    first = encode(release_figures(done, done.results()))
+    assert encode(release_figures(again, again.results())) == first
     assert json.loads(first)["analysts"]["alice"]["q1"]["columns"] == ["day", "count_star()"]
 
 

@@ -1,4 +1,4 @@
-"""A reader: answers statements from one measurement, keeping what can be used again.
+"""A reader: answers statements from the measurements of a release, keeping what can be used again.
 
 Answering needs a sandbox with the declared values and a factored strategy; both serve every
 statement whose constants the release already cuts its real columns at.
@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import duckdb
 
+from sqlmadp.answer.errors import result_of
+from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
@@ -24,24 +26,31 @@ from sqlmadp.sql.statements import Statement
 
 
 class Reader:
-    """Answers statements from one measurement.  Belongs to one thread at a time."""
+    """Answers statements from measurements.  Belongs to one thread at a time."""
 
-    def __init__(self, measurement: Measurement, domain: Domain, limits: Limits = DEFAULT) -> None:
-        """Read ``measurement`` over ``domain``, which has the cuts of what was asked."""
-        self._measurement = measurement
+    def __init__(
+        self,
+        measurements: Sequence[Measurement],
+        domain: Domain,
+        limits: Limits = DEFAULT,
+        processing: Processing = Processing(),  # noqa: B008 - It never changes.
+    ) -> None:
+        """Read ``measurements`` over ``domain``, which has the cuts of what was asked."""
+        self._measurements = measurements
+        self._processing = processing
         self._binder = Binder(domain, limits)
-        self._desk = Desk(limits.seconds)
+        self._desk = Desk(limits.outer_seconds)
         self._estimates: dict[tuple[int, ...] | None, Estimate] = {}
 
     def result(self, query: BoundQuery, reads: Sequence[int] | None) -> Result:
         """Return the rows of a query that was part of the release, from the blocks ``reads``."""
-        return self._desk.result(query, self._estimate(reads, self._binder.domain))
+        return result_of(query, self._estimate(reads, self._binder.domain), self._desk)
 
     def answer(self, statement: Statement, reads: Sequence[int] | None) -> Result:
         """Return the rows of any statement that the blocks ``reads`` (None: all) support."""
         query, domain = self._binder.bind(statement)
         try:
-            return self._desk.result(query, self._estimate(reads, domain))
+            return result_of(query, self._estimate(reads, domain), self._desk)
         except NotCoveredError as error:
             refusal = statement.refuse(
                 "not-covered",
@@ -55,8 +64,8 @@ class Reader:
 
     def _estimate(self, reads: Sequence[int] | None, domain: Domain) -> Estimate:
         if domain != self._binder.domain:
-            return Estimate.of(self._measurement, domain, reads)
+            return Estimate.of(self._measurements, domain, reads, self._processing)
         key = None if reads is None else tuple(reads)
         if key not in self._estimates:
-            self._estimates[key] = Estimate.of(self._measurement, domain, reads)
+            self._estimates[key] = Estimate.of(self._measurements, domain, reads, self._processing)
         return self._estimates[key]

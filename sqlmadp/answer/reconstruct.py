@@ -1,28 +1,35 @@
-"""Reconstruct: from a stored measurement to answers and their expected errors.
+"""Reconstruct: from stored measurements to answers and their expected errors.
 
-The measurement is public, so everything here is post-processing and spends nothing.  An
+A measurement is public, so everything here is post-processing and spends nothing.  An
 estimate belongs to a reader: it uses the blocks that this reader reconstructs from, all of
-them for the curator.  A query outside their span is refused by name: which columns or values
+them for the curator.  Several measurements are weighed by their noise: rows and values of each are
+scaled until all have the noise of the first, which makes least squares over all of them the best
+unbiased estimate.  A query outside their span is refused by name: which columns or values
 the release does not tell apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from sqlmadp.answer.draws import simulated
+from sqlmadp.answer.processing import Processing
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Block, Marginal, Partition
-from sqlmadp.workload.solver import Answers, Solver, solver_for
+from sqlmadp.schema.marginal import Block, CellBlock, Marginal, Partition
+from sqlmadp.workload.solver import Answers, Solver
 
 Matrix = NDArray[np.float64]
+Found = TypeVar("Found")
 
 SHOWN = 5
 """Values of a column that a message lists at most."""
@@ -37,28 +44,48 @@ class Estimate:
     blocks: tuple[Block, ...]
     values: tuple[Matrix, ...]
     noise_variance: float
+    processing: Processing = Processing()  # noqa: RUF009 - It never changes.
 
     @classmethod
     def of(
-        cls, measurement: Measurement, domain: Domain, reads: Sequence[int] | None = None
+        cls,
+        measurements: Sequence[Measurement],
+        domain: Domain,
+        reads: Sequence[int] | None = None,
+        processing: Processing = Processing(),  # noqa: B008 - It never changes.
     ) -> Estimate:
-        """Return the estimate from the blocks numbered ``reads``, or from all of them."""
-        chosen = range(len(measurement.blocks)) if reads is None else reads
-        cuts: Mapping[str, list[float]] = measurement.metadata["cuts"]
+        """Return the estimate from the blocks numbered ``reads``, or from all of them.
+
+        Blocks are numbered through all measurements.
+        """
+        blocks: list[Block] = []
+        values: list[Matrix] = []
+        scale = measurements[0].scale
+        for measurement in measurements:
+            cuts: Mapping[str, list[float]] = measurement.metadata["cuts"]
+            weight = scale / measurement.scale
+            blocks += [weighed(recut(b, cuts, domain), weight) for b in measurement.blocks]
+            values += [weight * value.astype(np.float64) for value in measurement.values]
+        chosen = range(len(blocks)) if reads is None else reads
         return cls(
             domain,
-            tuple(recut(measurement.blocks[number], cuts, domain) for number in chosen),
-            tuple(measurement.values[number].astype(np.float64) for number in chosen),
-            2 * measurement.scale**2,
+            tuple(blocks[number] for number in chosen),
+            tuple(values[number] for number in chosen),
+            2 * scale**2,
+            processing,
         )
 
     @cached_property
     def _solver(self) -> Solver:
-        return solver_for(self.blocks)
+        return self.processing.solver(self.blocks)
+
+    @cached_property
+    def _estimated(self) -> Matrix:
+        return self.processing.apply(self._solver, self.values)
 
     @cached_property
     def _answers(self) -> Answers:
-        return self._solver.fit(self.values)
+        return self._solver.answers(self._estimated)
 
     def answers(self, block: Block) -> Matrix:
         """Return the best answer to every row of ``block``."""
@@ -66,22 +93,50 @@ class Estimate:
 
     @cached_property
     def _simulated(self) -> Answers:
-        return self._solver.fit(simulated(self.values, self.noise_variance))
+        start = self.values
+        if self.processing.nonnegative:  # As if the processed estimate were the table.
+            start = self._solver.fitted(self._estimated)
+        values = simulated(start, self.noise_variance)
+        return self._solver.answers(self.processing.apply(self._solver, values))
 
     def simulated(self, block: Block) -> Matrix:
         """Return the answers of simulated releases, one column each (see `draws`)."""
         return self._covered(self._simulated, block)
 
     def rmse(self, block: Block) -> Matrix:
-        """Return the root of every row's expected squared error."""
+        """Return the root of every row's expected squared error.
+
+        It is exact, but where no count may be below zero: then it is the distance, bias included,
+        of simulated releases of the estimate, processed in the same way, from the estimate.
+        """
+        if self.processing.nonnegative:
+            away = self.simulated(block) - self.answers(block)[:, None]
+            return np.asarray(np.sqrt((away**2).mean(axis=1)))
         return np.sqrt(self.noise_variance * self._covered(self._solver.variances, block))
 
-    def _covered(self, work: Answers, block: Block) -> Matrix:
+    def noise(self, block: Block) -> Matrix | sparse.csr_array:
+        """Return the noise of every answer over independent ones, so that products are covariances.
+
+        Before any post-processing, as ``rmse`` is.
+        """
+        noise: Matrix | sparse.csr_array = self._covered(self._solver.noise, block)
+        return noise * math.sqrt(self.noise_variance)
+
+    def _covered(self, work: Callable[[Block], Found], block: Block) -> Found:
         try:
             return work(block)
         except NotCoveredError:
             reason = not_covered(block, self.blocks, self.domain)
         raise NotCoveredError(reason)
+
+
+def weighed(block: Block, weight: float) -> Block:
+    """Return a block with its rows scaled to another noise."""
+    if weight == 1:
+        return block
+    if isinstance(block, CellBlock):
+        return CellBlock(block.marginal, block.weight * weight)
+    return Block(block.marginal, block.matrix * weight)
 
 
 def recut(block: Block, cuts: Mapping[str, list[float]], domain: Domain) -> Block:
@@ -92,7 +147,8 @@ def recut(block: Block, cuts: Mapping[str, list[float]], domain: Domain) -> Bloc
         if column.type == "real" and len(partition.labels) != column.size:
             partition = _recut(partition, column, cuts[name])  # noqa: PLW2901
         partitions.append(partition)
-    return Block(Marginal(block.marginal.scope, tuple(partitions)), block.matrix)
+    marginal = Marginal(block.marginal.scope, tuple(partitions))
+    return block if marginal == block.marginal else Block(marginal, block.matrix)
 
 
 def _recut(partition: Partition, column: Column, cuts: list[float]) -> Partition:

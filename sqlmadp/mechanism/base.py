@@ -14,14 +14,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from scipy import sparse
 
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.schema.marginal import Block
+from sqlmadp.schema.marginal import Block, CellBlock
 from sqlmadp.strategy.integer import S
+from sqlmadp.strategy.select import Strategy
 from sqlmadp.workload.workload import Workload
 
 MOST_PARTS = (1 << 31) // S - 1
@@ -50,6 +51,33 @@ class Mechanism(Protocol):
         """Return one strategy for everyone; shares need not sum to 1."""
 
 
+@runtime_checkable
+class Settling(Protocol):
+    """A mechanism that settles on one of several rules by looking at everyone who takes part."""
+
+    def settle(self, workloads: Sequence[Workload], shares: Sequence[Fraction]) -> Mechanism:
+        """Return the rule for these analysts, and for any fewer of them."""
+
+
+@runtime_checkable
+class Joining(Protocol):
+    """A mechanism in which analysts join one after the other, so that their order matters."""
+
+    def joins(
+        self, workloads: Sequence[Workload], shares: Sequence[Fraction]
+    ) -> list[JointStrategy]:
+        """Return what is measured after each analyst joined, read by all who are in."""
+
+
+def settled(
+    mechanism: Mechanism, workloads: Sequence[Workload], shares: Sequence[Fraction]
+) -> Mechanism:
+    """Return a mechanism as it is for these analysts and for any fewer of them."""
+    if isinstance(mechanism, Settling):
+        return mechanism.settle(workloads, shares)
+    return mechanism
+
+
 def whole_shares(shares: Sequence[Fraction]) -> list[int]:
     """Return the smallest integers in the same proportions as ``shares``."""
     denominator = math.lcm(*(share.denominator for share in shares))
@@ -64,8 +92,20 @@ def whole_shares(shares: Sequence[Fraction]) -> list[int]:
     return [part // divisor for part in parts]
 
 
+def poured_weights(
+    strategies: Sequence[Strategy], shares: Sequence[Fraction]
+) -> tuple[list[int], int]:
+    """Return by what each strategy is multiplied, exactly in proportion, and what they sum to."""
+    whole = max(strategy.total for strategy in strategies)
+    parts = whole_shares(shares)
+    factors = [p * (whole // s.total) for p, s in zip(parts, strategies, strict=True)]
+    return factors, sum(parts) * whole
+
+
 def scaled(block: Block, factor: int) -> Block:
     """Return a block with every row multiplied by an integer."""
+    if isinstance(block, CellBlock):
+        return CellBlock(block.marginal, block.weight * factor)
     return Block(block.marginal, sparse.csr_array(block.matrix * factor, dtype=np.int64))
 
 
@@ -73,8 +113,8 @@ def lowest_terms(
     blocks: Sequence[Block], sensitivity: int, reads: Sequence[tuple[int, ...]]
 ) -> JointStrategy:
     """Divide a strategy by the largest integer that divides all of it."""
-    divisor = math.gcd(*(int(np.gcd.reduce(b.matrix.data)) for b in blocks))
-    divided = (Block(b.marginal, _divided(b.matrix, divisor)) for b in blocks)
+    divisor = math.gcd(*(_divisor(block) for block in blocks))
+    divided = (_divided(block, divisor) for block in blocks)
     return JointStrategy(tuple(divided), sensitivity // divisor, tuple(reads))
 
 
@@ -83,6 +123,13 @@ def read_by_all(blocks: Sequence[Block], sensitivity: int, analysts: int) -> Joi
     return lowest_terms(blocks, sensitivity, [tuple(range(len(blocks)))] * analysts)
 
 
-def _divided(matrix: sparse.csr_array, divisor: int) -> sparse.csr_array:
+def _divisor(block: Block) -> int:
+    return int(block.weight if isinstance(block, CellBlock) else np.gcd.reduce(block.matrix.data))
+
+
+def _divided(block: Block, divisor: int) -> Block:
+    if isinstance(block, CellBlock):
+        return CellBlock(block.marginal, int(block.weight) // divisor)
+    matrix = block.matrix
     parts = (matrix.data // divisor, matrix.indices, matrix.indptr)
-    return sparse.csr_array(parts, shape=matrix.shape, dtype=np.int64)
+    return Block(block.marginal, sparse.csr_array(parts, shape=matrix.shape, dtype=np.int64))

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sqlmadp.mechanism.base import JointStrategy, lowest_terms, scaled, whole_shares
+from sqlmadp.mechanism.base import JointStrategy, lowest_terms, poured_weights, scaled
 from sqlmadp.schema.marginal import Block
 from sqlmadp.strategy.cache import StrategyCache
-from sqlmadp.strategy.integer import S
 from sqlmadp.strategy.select import select
 from sqlmadp.workload.workload import Workload
 
@@ -26,11 +25,11 @@ class Independent:
 
     def select(self, workloads: Sequence[Workload], shares: Sequence[Fraction]) -> JointStrategy:
         """Stack each analyst's strategy, scaled by the share."""
-        parts = whole_shares(shares)
+        strategies = [select(workload, cache=self.cache) for workload in workloads]
+        factors, total = poured_weights(strategies, shares)
         blocks: list[Block] = []
         reads = []
-        for workload, part in zip(workloads, parts, strict=True):
-            own = select(workload, cache=self.cache).blocks
-            reads.append(tuple(range(len(blocks), len(blocks) + len(own))))
-            blocks += [scaled(block, part) for block in own]
-        return lowest_terms(blocks, sum(parts) * S, reads)
+        for own, factor in zip(strategies, factors, strict=True):
+            reads.append(tuple(range(len(blocks), len(blocks) + len(own.blocks))))
+            blocks += [scaled(block, factor) for block in own.blocks]
+        return lowest_terms(blocks, total, reads)

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 from sqlmadp.mechanism.base import JointStrategy, read_by_all
 from sqlmadp.strategy.cache import StrategyCache
-from sqlmadp.strategy.integer import S
 from sqlmadp.strategy.select import select
 from sqlmadp.workload.workload import Workload, stacked
 
@@ -26,4 +25,4 @@ class Utilitarian:
     def select(self, workloads: Sequence[Workload], shares: Sequence[Fraction]) -> JointStrategy:
         """Return the strategy selected for all workloads stacked; shares do not matter."""
         strategy = select(stacked(workloads), cache=self.cache)
-        return read_by_all(strategy.blocks, S, len(workloads))
+        return read_by_all(strategy.blocks, strategy.total, len(workloads))

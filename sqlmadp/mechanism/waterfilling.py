@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,13 +12,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.errors import NotSupportedError
-from sqlmadp.mechanism.base import JointStrategy, read_by_all, scaled, whole_shares
-from sqlmadp.schema.marginal import Block, Marginal, Partition, expand
+from sqlmadp.mechanism.base import JointStrategy, poured_weights, read_by_all, scaled, whole_shares
+from sqlmadp.schema.marginal import Block, CellBlock, Marginal, Partition, expand
 from sqlmadp.strategy.cache import StrategyCache
-from sqlmadp.strategy.integer import S
 from sqlmadp.strategy.scopes import split_by_scope
 from sqlmadp.strategy.select import select
 from sqlmadp.workload.workload import Workload, common
+
+MOST_SENSITIVITY = (1 << 31) - 1
+"""Entries of a strategy stay below this when it is measured."""
 
 CLOSE_CELLS = 1 << 12
 """Cells of all columns in use up to which rows can be poured that are only close."""
@@ -40,15 +43,15 @@ class Waterfilling:
 
     def select(self, workloads: Sequence[Workload], shares: Sequence[Fraction]) -> JointStrategy:
         """Pour everyone's strategy, scaled by the share, into buckets."""
-        parts = whole_shares(shares)
+        strategies = [select(workload, cache=self.cache) for workload in workloads]
+        factors, total = poured_weights(strategies, shares)
         blocks = [
-            scaled(block, part)
-            for workload, part in zip(workloads, parts, strict=True)
-            for block in select(workload, cache=self.cache).blocks
+            scaled(block, factor)
+            for strategy, factor in zip(strategies, factors, strict=True)
+            for block in strategy.blocks
         ]
         if self.tolerance == 0:
-            poured = [Block(b.marginal, pour_exact(b.matrix)) for b in _by_scope(blocks)]
-            return read_by_all(poured, sum(parts) * S, len(workloads))
+            return read_by_all(pour(blocks), total, len(workloads))
         together = _over_one_scope(blocks)
         rows = pour_close(together.matrix, self.tolerance)
         # Rows that are only close may cancel where their signs differ.
@@ -57,8 +60,76 @@ class Waterfilling:
         return read_by_all(list(close), sensitivity, len(workloads))
 
 
+def pour(blocks: Iterable[Block]) -> list[Block]:
+    """Return one block a scope, with parallel rows of all blocks added up."""
+    parts: dict[tuple[str, ...], list[Block]] = {}
+    for block in blocks:
+        parts.setdefault(block.marginal.scope, []).append(block)
+    return [_poured(group) for group in parts.values()]
+
+
+def _poured(blocks: Sequence[Block]) -> Block:
+    """Return blocks of one scope as one; the cells of equal marginals just add up."""
+    marginal = blocks[0].marginal
+    plain = [b.weight for b in blocks if isinstance(b, CellBlock) and b.marginal == marginal]
+    if len(plain) == len(blocks):
+        return CellBlock(marginal, sum(plain))
+    together = stacked_rows(blocks)
+    return Block(together.marginal, pour_exact(together.matrix))
+
+
+def pour_together(
+    parts: Sequence[tuple[Sequence[Block], int, Fraction]], analysts: int
+) -> JointStrategy:
+    """Return several strategies poured into one, each (blocks, sensitivity, share of the whole).
+
+    Exactly: each keeps the weight that its share gives it, and the sensitivities add up.
+    """
+    shares = whole_shares([share for _, _, share in parts])
+    unit = math.lcm(*(sensitivity for _, sensitivity, _ in parts))
+    factors = [
+        share * (unit // sensitivity)
+        for share, (_, sensitivity, _) in zip(shares, parts, strict=True)
+    ]
+    divisor = math.gcd(*factors)
+    factors = [factor // divisor for factor in factors]
+    blocks = [
+        scaled(block, factor)
+        for factor, (own, _, _) in zip(factors, parts, strict=True)
+        for block in own
+    ]
+    sensitivity = sum(f * own for f, (_, own, _) in zip(factors, parts, strict=True))
+    if sensitivity > MOST_SENSITIVITY:
+        raise NotSupportedError(
+            f"strategies with shares {', '.join(str(share) for _, _, share in parts)} of the whole "
+            "cannot be poured into one exactly; choose shares with a smaller common denominator"
+        )
+    return read_by_all(pour(blocks), sensitivity, analysts)
+
+
+@dataclass(frozen=True, eq=False)
+class Buckets:
+    """Rows, none of them zero, sorted into buckets of parallel ones."""
+
+    directions: sparse.csr_array
+    """One row a bucket, in lowest terms."""
+    numbers: NDArray[np.int64]
+    """The bucket of every row."""
+    heights: NDArray[np.int64]
+    """How often each row holds its direction."""
+
+
 def pour_exact(rows: sparse.csr_array) -> sparse.csr_array:
     """Add up parallel rows: divide each by its gcd, hash, and add the gcds of equal ones."""
+    found = buckets(rows)
+    weights = np.zeros(found.directions.shape[0], dtype=np.int64)
+    np.add.at(weights, found.numbers, found.heights)
+    poured = sparse.diags_array(weights, dtype=np.int64) @ found.directions
+    return sparse.csr_array(poured, dtype=np.int64)
+
+
+def buckets(rows: sparse.csr_array) -> Buckets:
+    """Return the bucket of every row that is not zero, in the order of their first rows."""
     rows = rows.copy()
     rows.sum_duplicates()
     rows.eliminate_zeros()
@@ -69,18 +140,16 @@ def pour_exact(rows: sparse.csr_array) -> sparse.csr_array:
     directions = rows.data // np.repeat(heights, sizes)
     found: dict[tuple[bytes, bytes], int] = {}
     first: list[int] = []
-    weights: list[int] = []
+    numbers = np.empty(rows.shape[0], dtype=np.int64)
     for row, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         part = slice(start, start + size)
         key = (rows.indices[part].tobytes(), directions[part].tobytes())
         bucket = found.setdefault(key, len(first))
         if bucket == len(first):
             first.append(row)
-            weights.append(0)
-        weights[bucket] += abs(int(heights[row]))
+        numbers[row] = bucket
     primitive = sparse.csr_array((directions, rows.indices, rows.indptr), shape=rows.shape)[first]
-    poured = sparse.diags_array(np.array(weights, dtype=np.int64), dtype=np.int64) @ primitive
-    return sparse.csr_array(poured, dtype=np.int64)
+    return Buckets(primitive, numbers, np.abs(heights))
 
 
 def pour_close(rows: sparse.csr_array, tolerance: float) -> NDArray[np.int64]:
@@ -97,15 +166,11 @@ def pour_close(rows: sparse.csr_array, tolerance: float) -> NDArray[np.int64]:
     return buckets
 
 
-def _by_scope(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Stack the rows of each scope over the common refinement of their partitions."""
-    parts: dict[tuple[str, ...], list[Block]] = {}
-    for block in blocks:
-        parts.setdefault(block.marginal.scope, []).append(block)
-    for group in parts.values():
-        marginal = common([block.marginal for block in group])
-        stacked = [expand(block.matrix, block.marginal, marginal) for block in group]
-        yield Block(marginal, sparse.csr_array(sparse.vstack(stacked), dtype=np.int64))
+def stacked_rows(blocks: Sequence[Block]) -> Block:
+    """Stack the rows of one scope over the common refinement of their partitions."""
+    marginal = common([block.marginal for block in blocks])
+    rows = [expand(block.matrix, block.marginal, marginal) for block in blocks]
+    return Block(marginal, sparse.csr_array(sparse.vstack(rows), dtype=np.int64))
 
 
 def _over_one_scope(blocks: Sequence[Block]) -> Block:

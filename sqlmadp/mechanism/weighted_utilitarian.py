@@ -9,7 +9,6 @@ from fractions import Fraction
 
 from sqlmadp.mechanism.base import JointStrategy, read_by_all
 from sqlmadp.strategy.cache import StrategyCache
-from sqlmadp.strategy.integer import S
 from sqlmadp.strategy.select import select
 from sqlmadp.workload.workload import Workload, stacked
 
@@ -37,4 +36,4 @@ class WeightedUtilitarian:
             for workload, error in zip(workloads, alone, strict=True)
         ]
         strategy = select(stacked(weighted), cache=self.cache)
-        return read_by_all(strategy.blocks, S, len(workloads))
+        return read_by_all(strategy.blocks, strategy.total, len(workloads))

@@ -1,0 +1,76 @@
+"""An analyst who comes after the release, against everybody at once.
+
+    python benchmarks/late_analysts.py [--instances 20] [--mechanism waterfilling] [--analysts 8]
+
+Random practical instances, as ``sqlmadp experiment practical`` draws them.  All analysts but the
+last one are released together; the last one joins later with as much epsilon as each of the others.
+For the mechanism of the first release: the total error in units of what the mechanism gives
+everybody at once with the same epsilon in all, the largest change of an earlier analyst's error,
+and the newcomer's error in units of what it is alone.
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import math
+import time
+from fractions import Fraction
+
+import numpy as np
+
+from sqlmadp.experiment.instances import instance
+from sqlmadp.experiment.settings import Settings
+from sqlmadp.mechanism.catalogue import MECHANISMS
+from sqlmadp.mechanism.complement import Complement
+from sqlmadp.mechanism.fairness import expected_errors, noise_variance
+from sqlmadp.schema.marginal import Block
+
+
+def main() -> None:
+    """Print medians and extremes over instances."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--instances", type=int, default=20)
+    parser.add_argument("--analysts", type=int, default=8)
+    parser.add_argument("--mechanism", default="waterfilling", choices=MECHANISMS)
+    options = parser.parse_args()
+    settings = Settings(
+        experiment="practical",
+        seed=0,
+        most_analysts=options.analysts,
+        epsilon="1",
+        mechanisms=(),
+    )
+    begun = time.process_time()
+    found = np.array(
+        [late(settings, number, options.mechanism) for number in range(options.instances)]
+    )
+    seconds = (time.process_time() - begun) / options.instances
+    print(f"{options.mechanism}: {options.instances} instances, {seconds:.2f} s CPU each")
+    titles = ("total / all at once", "largest change of an earlier one", "newcomer / alone")
+    for title, column in zip(titles, found.T, strict=True):
+        print(f"  {title:34} median {np.median(column):.3f}  largest {column.max():.9f}")
+
+
+def late(settings: Settings, number: int, name: str) -> tuple[float, float, float]:
+    """Return the three figures of one instance."""
+    drawn = instance(settings, number)
+    share = Fraction(1, len(drawn.names))
+    workloads, there = drawn.workloads, drawn.workloads[:-1]
+    mechanism = MECHANISMS[name](drawn.columns, None)
+    first = mechanism.select(there, [share] * len(there))
+    weight = 1 / math.sqrt(noise_variance(first.sensitivity, share * len(there)))
+    choice = Complement(known=tuple(Block(b.marginal, b.matrix * weight) for b in first.blocks))
+    added = choice.select(workloads, [None] * len(there) + [share])
+    before = choice.errors(None, there, share)
+    now = choice.errors(added, workloads, share)
+    shares = [share] * len(workloads)
+    at_once = expected_errors(mechanism.select(workloads, shares), workloads, Fraction(1))
+    alone = expected_errors(mechanism.select(workloads[-1:], [share]), workloads[-1:], share)
+    change = max(n / b for n, b in zip(now, before, strict=False))
+    return sum(now) / sum(at_once), change, now[-1] / alone[0]
+
+
+if __name__ == "__main__":
+    main()

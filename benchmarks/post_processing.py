@@ -1,0 +1,115 @@
+"""Bias and error of post-processing on skewed data, over releases with the real noise source.
+
+    python benchmarks/post_processing.py [--releases 200] [--epsilon 1/10]
+
+One analyst asks for area x sex, another for area and the total, a third for age.  Records per area
+fall off as 1 / rank^2 (from some thousands to none), so most cells are small or empty.  For every
+setting: bias (mean of answer minus truth), root mean squared error, and how often the truth lies
+inside the stated 95% interval, for empty cells, cells of 1 to 10 records, larger ones, the areas,
+and the total.
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+from fractions import Fraction
+
+import numpy as np
+from scipy import sparse
+
+from sqlmadp.answer.errors import WITHIN
+from sqlmadp.answer.processing import Processing
+from sqlmadp.answer.reconstruct import Estimate
+from sqlmadp.mechanism.catalogue import MECHANISMS
+from sqlmadp.mechanism.fairness import noise_variance
+from sqlmadp.private.noise import add_discrete_laplace, noise_scale
+from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.schema.marginal import Block, Marginal, Partition, cell_map
+from sqlmadp.workload.workload import Workload
+
+AGES, AREAS, SEXES = 20, 60, 2
+COLUMNS = (("age", AGES), ("area", AREAS), ("sex", SEXES))
+FULL = Marginal(tuple(n for n, _ in COLUMNS), tuple(Partition.finest(s) for _, s in COLUMNS))
+DOMAIN = Domain(
+    table="people",
+    columns=tuple(Column(name=n, type="integer", minimum=0, maximum=s - 1) for n, s in COLUMNS),
+)
+SETTINGS = {
+    "neither": Processing(),
+    "nonnegative": Processing(nonnegative=True),
+    "consistent": Processing(consistent=True),
+    "both": Processing(nonnegative=True, consistent=True),
+}
+
+
+def every(*names: str) -> Block:
+    """Return the count of every cell of some columns."""
+    marginal = Marginal(names, tuple(Partition.finest(dict(COLUMNS)[name]) for name in names))
+    return Block(marginal, sparse.eye_array(marginal.size, format="csr"))
+
+
+def skewed() -> np.ndarray:
+    """Return the records of every cell."""
+    age = np.exp(-np.arange(AGES) / 6)
+    area = 4000.0 / (1 + np.arange(AREAS)) ** 2
+    sex = np.array([0.6, 0.4])
+    return np.floor(np.einsum("i,j,k->ijk", age / age.sum(), area, sex) + 0.5).reshape(-1)
+
+
+def main() -> None:
+    """Print one line a setting and group of answers."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--releases", type=int, default=200)
+    parser.add_argument("--epsilon", type=Fraction, default=Fraction(1, 10))
+    options = parser.parse_args()
+    asked = [[every("area", "sex")], [every("area"), every()], [every("age")]]
+    workloads = [Workload.of(blocks) for blocks in asked]
+    shares = [Fraction(1, len(asked))] * len(asked)
+    strategy = MECHANISMS["waterfilling"](COLUMNS, None).select(workloads, shares)
+    table = skewed()
+    scale = noise_scale(strategy.sensitivity, options.epsilon)
+    exact = [b.matrix @ summed(table, b.marginal) for b in strategy.blocks]
+    answered = [every("area", "sex"), every("area"), every()]
+    truths = [summed(table, block.marginal) for block in answered]
+    variance = noise_variance(strategy.sensitivity, options.epsilon)
+    noisy = [
+        [add_discrete_laplace(e.astype(np.int64), scale).astype(float) for e in exact]
+        for _ in range(options.releases)
+    ]
+    truth = np.concatenate(truths)
+    kinds = np.concatenate([_kinds(truths[0]), ["areas"] * AREAS, ["total"]])
+    print(f"epsilon {options.epsilon}, {options.releases} releases, {table.sum():,.0f} records")
+    print(f"{'':14}{'answers':24}{'number':>7}{'bias':>9}{'RMSE':>9}{'stated':>9}{'inside':>9}")
+    for name, processing in SETTINGS.items():
+        found, stated = [], []
+        for values in noisy:
+            estimate = Estimate(DOMAIN, strategy.blocks, tuple(values), variance, processing)
+            found.append(np.concatenate([np.rint(estimate.answers(b)) for b in answered]))
+            stated.append(np.concatenate([estimate.rmse(b) for b in answered]))
+        off, errors = np.array(found) - truth, np.array(stated)
+        for kind in dict.fromkeys(kinds):
+            chosen = kinds == kind
+            inside = np.abs(off[:, chosen]) <= WITHIN * errors[:, chosen]
+            print(
+                f"{name:14}{kind:24}{chosen.sum():7}{off[:, chosen].mean():9.2f}"
+                f"{np.sqrt((off[:, chosen] ** 2).mean()):9.2f}"
+                f"{np.sqrt((errors[:, chosen] ** 2).mean()):9.2f}{inside.mean():9.3f}"
+            )
+
+
+def summed(table: np.ndarray, marginal: Marginal) -> np.ndarray:
+    """Return the records in every cell of a marginal."""
+    counts = np.zeros(marginal.size)
+    np.add.at(counts, cell_map(marginal, FULL), table)
+    return counts
+
+
+def _kinds(truth: np.ndarray) -> np.ndarray:
+    small = np.where(truth == 0, "empty cells", "cells of 1 to 10")
+    return np.where(truth > 10, "cells above 10", small)
+
+
+if __name__ == "__main__":
+    main()

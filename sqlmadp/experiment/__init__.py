@@ -1,0 +1,13 @@
+"""The four experiments of section 6 of [PWFM21], for every mechanism; no data of yours is read.
+
+    settings     what is run: sizes, seed, epsilon, mechanisms
+    instances    random sets of workloads, by the paper's description
+    measures     what each mechanism gives on one instance: the paper's three measures
+    nonlinear    the same for means and percentiles, by simulation
+    run          all instances, in parallel, kept in a file as they come
+    boxplot      the measures as box plots (SVG)
+    show         the measures as a table
+    command      the command line
+
+[PWFM21] Pujol, Wu, Fain, Machanavajjhala, doi:10.14778/3467861.3467870.
+"""

@@ -1,0 +1,189 @@
+"""The ``experiment`` command: arguments in, files and a table out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sqlmadp.errors import ProgrammingError
+from sqlmadp.plan import MECHANISMS, exact
+
+Command = Callable[..., None]
+
+
+@click.group()
+def experiment() -> None:
+    """Run an experiment of the paper's section 6 for every mechanism.
+
+    Draws random sets of workloads, works out total error, maximum ratio error and interference of
+    every mechanism on each, and writes a table and box plots. An interrupted run is continued by
+    running it again. No plan and no private table is read.
+    """
+
+
+def _options(command: Command) -> Command:
+    """Add what all experiments have in common."""
+    for option in reversed(
+        (
+            click.option(
+                "--instances", "-t", type=click.IntRange(min=1), default=100, show_default=True
+            ),
+            click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
+            click.option(
+                "--analysts",
+                type=click.IntRange(min=2),
+                default=20,
+                show_default=True,
+                help="Analysts of an instance at most; at least 2.",
+            ),
+            click.option(
+                "--jobs",
+                type=click.IntRange(min=1),
+                default=os.cpu_count() or 1,
+                show_default="number of processors",
+                help="Processes; each works on one instance at a time.",
+            ),
+            click.option(
+                "--out",
+                type=click.Path(path_type=Path, file_okay=False),
+                help="Folder of results, table and plots.  [default: experiment-NAME]",
+            ),
+            click.option("--json", "as_json", is_flag=True, help="Print figures as JSON."),
+            click.option("--quiet", "-q", is_flag=True, help="Say nothing but results."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+MECHANISM = click.option(
+    "--mechanism",
+    "mechanisms",
+    multiple=True,
+    type=click.Choice(MECHANISMS),
+    help="Compare only this mechanism; may be given several times. All of them otherwise.",
+)
+
+
+def _epsilon(default: str) -> Callable[[Command], Command]:
+    return click.option("--epsilon", default=default, show_default=True, metavar="NUMBER")
+
+
+def _sizes(command: Command) -> Command:
+    command = click.option(
+        "--way",
+        type=click.IntRange(min=0),
+        default=1,
+        show_default=True,
+        help="Columns of each marginal.",
+    )(command)
+    return click.option(
+        "--attributes",
+        type=click.IntRange(1, 12),
+        default=8,
+        show_default=True,
+        help="Columns of two values.",
+    )(command)
+
+
+@experiment.command()
+@click.option(
+    "--cells", type=click.IntRange(4), default=64, show_default=True, help="A power of 2."
+)
+@_epsilon("1")
+@MECHANISM
+@_options
+def practical(**given: Any) -> None:
+    """Race tables, identity, total, prefix sums, a hierarchy and custom queries over one column."""
+    _run("practical", given)
+
+
+@experiment.command()
+@_sizes
+@_epsilon("1")
+@MECHANISM
+@_options
+def marginals(**given: Any) -> None:
+    """Marginals over columns of two values."""
+    _run("marginals", given)
+
+
+@experiment.command()
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A public CSV file: one line a value, its number of records last. Made up otherwise.",
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(min=2),
+    default=200,
+    show_default=True,
+    help="Simulated releases for each expected error.",
+)
+@_epsilon("0.01")
+@MECHANISM
+@_options
+def nonlinear(data: Path | None, **given: Any) -> None:
+    """Mean, median and percentiles of a column; errors are simulated from data."""
+    from sqlmadp.experiment.settings import invented_counts, read_counts  # noqa: PLC0415
+
+    counts = invented_counts() if data is None else read_counts(data)
+    _run("nonlinear", given | {"counts": counts})
+
+
+@experiment.command()
+@_sizes
+@_epsilon("1")
+@_options
+def tolerance(**given: Any) -> None:
+    """Waterfilling on marginals, at several tolerances."""
+    _run("tolerance", given | {"mechanisms": ()})
+
+
+def _run(name: str, given: dict[str, Any]) -> None:
+    from sqlmadp.experiment.run import run  # noqa: PLC0415
+    from sqlmadp.experiment.settings import Settings  # noqa: PLC0415
+    from sqlmadp.experiment.show import (  # noqa: PLC0415
+        bar,
+        experiment_figures,
+        experiment_plots,
+        experiment_table,
+    )
+
+    instances, jobs, quiet = given.pop("instances"), given.pop("jobs"), given.pop("quiet")
+    folder, as_json = given.pop("out") or Path(f"experiment-{name}"), given.pop("as_json")
+    settings = Settings(
+        experiment=name,
+        most_analysts=given.pop("analysts"),
+        epsilon=str(_number(given.pop("epsilon"))),
+        mechanisms=given.pop("mechanisms") or MECHANISMS,
+        **given,
+    )
+    with bar(quiet=quiet) as progress:
+        results = run(settings, instances=instances, folder=folder, jobs=jobs, progress=progress)
+    table = experiment_table(results)
+    title = f"{name}: {instances} instances, epsilon {settings.epsilon}"
+    (folder / f"{name}.txt").write_text(f"{title}\n{table}\n", encoding="utf-8")
+    (folder / f"{name}.svg").write_text(experiment_plots(title, results), encoding="utf-8")
+    if as_json:
+        from sqlmadp.answer.files import encode  # noqa: PLC0415
+        from sqlmadp.figures import versioned  # noqa: PLC0415
+
+        click.echo(encode(versioned(experiment_figures(name, results))))
+    else:
+        click.echo(f"{title}\n{table}")
+    if not quiet:
+        click.echo(f"written: {folder / name}.jsonl, .txt and .svg", err=True)
+
+
+def _number(text: str) -> Fraction:
+    number = exact(text)
+    if number is None or number <= 0:
+        raise ProgrammingError(f"--epsilon must be a number above 0, not {text!r}")
+    return number

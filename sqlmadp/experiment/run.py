@@ -1,0 +1,90 @@
+"""Run: all instances of an experiment, several at a time, kept as they come.
+
+The results are lines of JSON in one file: the settings first, then one line an instance.  A run
+that was interrupted is continued by running it again: the instances that are there are not run
+twice.  With more instances than before, the others are added.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+import msgspec
+
+from sqlmadp.errors import ProgrammingError
+from sqlmadp.experiment.measures import Measured, measured
+from sqlmadp.experiment.settings import Settings, check
+
+Progress = Callable[[int, int], None]
+"""Told how many instances are done, and how many there are."""
+
+
+class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One instance's measures by mechanism, as it is kept."""
+
+    instance: int
+    measures: dict[str, tuple[float, float, float] | None]
+
+
+def run(
+    settings: Settings,
+    *,
+    instances: int,
+    folder: Path,
+    jobs: int = 1,
+    progress: Progress = lambda done, total: None,
+) -> list[Measured]:
+    """Return the measures of the first ``instances`` instances; each is kept once it is done."""
+    check(settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{settings.experiment}.jsonl"
+    known = _kept(path, settings)
+    missing = [number for number in range(instances) if number not in known]
+    progress(instances - len(missing), instances)
+    with path.open("ab") as file:
+        for number, found in _each(settings, missing, jobs):
+            known[number] = found
+            line = Line(instance=number, measures=dict(found))
+            file.write(msgspec.json.encode(line) + b"\n")
+            file.flush()
+            progress(sum(number in known for number in range(instances)), instances)
+    return [known[number] for number in range(instances)]
+
+
+def _kept(path: Path, settings: Settings) -> dict[int, Measured]:
+    """Return what an earlier run kept; write the settings into a new file."""
+    head = msgspec.json.encode(settings) + b"\n"
+    data = path.read_bytes() if path.exists() else b""
+    whole = data[: data.rfind(b"\n") + 1]  # A line that was cut off is run again.
+    if not whole:
+        path.write_bytes(head)
+        return {}
+    lines = whole.splitlines()
+    if lines[0] + b"\n" != head:
+        raise ProgrammingError(
+            f"{str(path)!r} holds the results of other settings; choose another folder with --out, "
+            "or delete the file"
+        )
+    if whole != data:
+        path.write_bytes(whole)
+    decoder = msgspec.json.Decoder(Line)
+    return {line.instance: line.measures for line in map(decoder.decode, lines[1:])}
+
+
+def _each(settings: Settings, numbers: list[int], jobs: int) -> Iterator[tuple[int, Measured]]:
+    """Yield each instance's measures as they come, from ``jobs`` processes."""
+    if jobs == 1 or len(numbers) <= 1:
+        for number in numbers:
+            yield number, measured(settings, number)
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(jobs, len(numbers)), mp_context=context)
+    try:
+        futures = {pool.submit(measured, settings, number): number for number in numbers}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
