@@ -88,6 +88,8 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Import the heavy parts only when they are used: they dominate start-up."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("sqlmadp")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'sqlmadp' has no attribute {name!r}")

@@ -8,6 +8,7 @@ refusal with a message, 2 is bad usage.  The parts are imported inside the comma
 from __future__ import annotations
 
 import errno
+import shlex
 import sys
 from dataclasses import replace
 from fractions import Fraction
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sqlmadp.errors import Error, InputError
+from sqlmadp.experiment.command import experiment
 from sqlmadp.plan import MECHANISMS, Plan, exact
 
 if TYPE_CHECKING:
@@ -27,6 +29,12 @@ ERROR = click.option(
 )
 PLAN = click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print figures as JSON for machines.")
+QUIET = click.option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    help="Say nothing but results and refusals: no progress, no notes.",
+)
 
 
 class _Refusing(click.Group):
@@ -64,17 +72,43 @@ def main() -> None:
 
 
 @main.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@QUIET
+def init(folder: Path, quiet: bool) -> None:
+    """Write a plan that can be released at once.
+
+    A plan, a schema, two analysts' statements and an invented table go into DIR, each with comments
+    that say what may be changed. Nothing is overwritten.
+    """
+    from sqlmadp.starter import write_starter  # noqa: PLC0415
+
+    for path in write_starter(folder):
+        click.echo(path)
+    if not quiet:
+        plan = shlex.quote(str(folder / "plan.toml"))
+        click.echo(
+            f"Next: sqlmadp check {plan}, then sqlmadp plan {plan}; both read no record and cost "
+            f"nothing. sqlmadp release {plan} spends its epsilon.",
+            err=True,
+        )
+
+
+@main.command()
 @PLAN
 @JSON
-def check(path: Path, as_json: bool) -> None:
+@QUIET
+def check(path: Path, as_json: bool, quiet: bool) -> None:
     """Parse and bind everything; report every mistake at once.
 
     Reads the plan, the schema, the SQL files and the names and types of the table's columns,
     never a record.
     """
     from sqlmadp.checking import check_plan  # noqa: PLC0415
+    from sqlmadp.display import stages  # noqa: PLC0415
 
-    asked, problems = check_plan(path)
+    with stages(quiet=quiet) as progress:
+        progress("checking")
+        asked, problems = check_plan(path)
     if as_json:
         from sqlmadp.figures import check_figures  # noqa: PLC0415
 
@@ -113,6 +147,7 @@ def check(path: Path, as_json: bool) -> None:
     help="Show the least epsilon that meets this error; 'analyst.query' names one analyst's.",
 )
 @JSON
+@QUIET
 def plan(
     path: Path,
     mechanisms: tuple[str, ...],
@@ -123,6 +158,7 @@ def plan(
     epsilon: str | None,
     targets: tuple[str, ...],
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Show expected errors before anything is spent.
 
@@ -142,7 +178,7 @@ def plan(
         epsilon=None if epsilon is None else _number(epsilon),
     )
     aims = {name: float(_number(text)) for name, text in _pairs(targets, "--target-rmse").items()}
-    with stages() as progress:
+    with stages(2 + len(mechanisms or MECHANISMS), quiet=quiet) as progress:
         previews = changes.apply(Plan.open(path)).preview(*mechanisms, progress=progress)
     least = {
         name: least_epsilon(previews.asked, each, aims)
@@ -189,9 +225,24 @@ def _number(text: str) -> Fraction:
     show_default=True,
     help="The format of the files that --out writes.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Try everything but the release: read no record, spend nothing, write nothing.",
+)
 @ERROR
 @JSON
-def release(path: Path, out: Path | None, form: str, error: bool, as_json: bool) -> None:
+@QUIET
+def release(
+    path: Path,
+    out: Path | None,
+    form: str,
+    *,
+    dry_run: bool,
+    error: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Spend the plan's epsilon once and print every query's rows.
 
     Charge and measurement are stored together in the ledger before anything is shown. A
@@ -201,21 +252,43 @@ def release(path: Path, out: Path | None, form: str, error: bool, as_json: bool)
     from sqlmadp.figures import release_figures  # noqa: PLC0415
 
     opened = Plan.open(path)
-    with stages() as progress:
-        done = opened.release(progress=progress, notice=lambda text: click.echo(text, err=True))
-    done = replace(done, stated_errors=error)
+    if dry_run:
+        _rehearse(opened, as_json=as_json, quiet=quiet)
+        return
+    with stages(5, quiet=quiet) as progress:
+        notice = _silent if quiet else lambda text: click.echo(text, err=True)
+        done = replace(opened.release(progress=progress, notice=notice), stated_errors=error)
+        results = done.results()
+        progress("certifying")
+        _ = done.certificate  # Kept for whatever is shown below.
     if out is not None:
-        from sqlmadp.answer.files import write_result  # noqa: PLC0415
+        from sqlmadp.answer.files import write_results  # noqa: PLC0415
 
-        for analyst, results in done.results().items():
-            for name, result in results.items():
-                write_result(result, out / analyst / f"{name}.{form}")
+        write_results(results, out, form)
     if as_json:
-        _print_json(release_figures(done))
+        _print_json(release_figures(done, results))
     elif out is None:
-        show_release(done)
+        show_release(done, results)
     else:
         show_budget(done)
+
+
+def _silent(_: str) -> None:
+    """Take a note and say nothing."""
+
+
+def _rehearse(opened: Plan, *, as_json: bool, quiet: bool) -> None:
+    from sqlmadp.display import show_rehearsal, stages  # noqa: PLC0415
+    from sqlmadp.figures import rehearsal_figures  # noqa: PLC0415
+    from sqlmadp.rehearsal import rehearse  # noqa: PLC0415
+    from sqlmadp.strategy.cache import StrategyCache, default_directory  # noqa: PLC0415
+
+    with stages(3, quiet=quiet) as progress:
+        found = rehearse(opened, StrategyCache(default_directory()), progress)
+    if as_json:
+        _print_json(rehearsal_figures(found))
+    else:
+        show_rehearsal(found)
 
 
 @main.command()
@@ -224,7 +297,10 @@ def release(path: Path, out: Path | None, form: str, error: bool, as_json: bool)
 @click.option("--analyst", help="Answer from what this analyst reads; from everything otherwise.")
 @ERROR
 @JSON
-def query(path: Path, sql: str, analyst: str | None, error: bool, as_json: bool) -> None:
+@QUIET
+def query(
+    path: Path, sql: str, analyst: str | None, *, error: bool, as_json: bool, quiet: bool
+) -> None:
     """Answer one more SELECT from the stored release, free.
 
     Any query in the span of what was measured is answered, with its expected error; another is
@@ -232,25 +308,65 @@ def query(path: Path, sql: str, analyst: str | None, error: bool, as_json: bool)
     shows scope, cells, groups and expected error, released or not. Reads no record.
     """
     from sqlmadp.answer.errors import with_errors  # noqa: PLC0415
-    from sqlmadp.display import show_result  # noqa: PLC0415
+    from sqlmadp.display import show_meaning, show_result, stages  # noqa: PLC0415
     from sqlmadp.explaining import explain_text  # noqa: PLC0415
     from sqlmadp.figures import query_figures, result_figures  # noqa: PLC0415
 
     opened = Plan.open(path)
-    explained = explain_text(opened, sql, analyst)
+    with stages(quiet=quiet) as progress:
+        progress("answering")
+        explained = explain_text(opened, sql, analyst)
+        if explained is None:
+            done = opened.released()
+            result = done.query(sql, analyst)
+            result = with_errors(result) if error else result
     if explained is not None:
         if as_json:
             _print_json(result_figures(explained))
         else:
             show_result(explained)
-        return
-    done = opened.released()
-    result = done.query(sql, analyst)
-    result = with_errors(result) if error else result
-    if as_json:
+    elif as_json:
         _print_json(query_figures(done, result))
     else:
         show_result(result)
+        show_meaning(done)
+
+
+@main.command()
+@PLAN
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="report.html",
+    show_default=True,
+    help="The file to write.",
+)
+@click.option("--analyst", metavar="NAME", help="Write only what this analyst may see.")
+@click.option(
+    "--mechanism",
+    "mechanisms",
+    multiple=True,
+    type=click.Choice(MECHANISMS),
+    help="Compare the plan's mechanism with this one; may be given several times. With all of "
+    "them otherwise.",
+)
+@QUIET
+def report(
+    path: Path, out: Path, analyst: str | None, *, mechanisms: tuple[str, ...], quiet: bool
+) -> None:
+    """Write one page that explains the release.
+
+    What was asked, what it costs, who gets what, and why that is fair; before a release it is
+    a preview, afterwards it has the rows. The page needs no network and no other file. Reads no
+    record and spends nothing.
+    """
+    from sqlmadp.display import stages  # noqa: PLC0415
+    from sqlmadp.report import write_report  # noqa: PLC0415
+
+    opened = Plan.open(path)
+    with stages(4 + len(mechanisms or MECHANISMS), quiet=quiet) as progress:
+        write_report(opened, out, analyst=analyst, mechanisms=mechanisms, progress=progress)
+    click.echo(out)
 
 
 class _ShowByDefault(click.Group):
@@ -327,7 +443,8 @@ def _ledger_of(path: Path) -> Ledger:
     help="Measurements of each of two neighbouring tables, in every case.",
 )
 @JSON
-def audit(measurements: int, as_json: bool) -> None:
+@QUIET
+def audit(measurements: int, as_json: bool, quiet: bool) -> None:
     """Try to see a record through the noise; fails if it can be seen.
 
     Measures neighbouring tables, made up on the spot, very many times through the code that
@@ -337,7 +454,7 @@ def audit(measurements: int, as_json: bool) -> None:
     from sqlmadp.audit.report import audit as run  # noqa: PLC0415
     from sqlmadp.audit.show import audit_figures, bar, show_audit  # noqa: PLC0415
 
-    with bar() as progress:
+    with bar(quiet=quiet) as progress:
         report = run(measurements, progress=progress)
     if as_json:
         _print_json(audit_figures(report))
@@ -348,7 +465,63 @@ def audit(measurements: int, as_json: bool) -> None:
     sys.exit(1 if report.problems else 0)
 
 
+main.add_command(experiment)
+
+
+@main.group()
+def schema() -> None:
+    """Draft a schema file from a table's catalogue, or check one."""
+
+
+@schema.command()
+@click.argument("source", metavar="SOURCE")
+@click.argument("table", metavar="TABLE")
+@click.option(
+    "--trusted-values",
+    is_flag=True,
+    help="Read values and bounds from the table, WITHOUT NOISE, and write them into the draft.",
+)
+def draft(source: str, table: str, trusted_values: bool) -> None:
+    """Print a first schema file for a table: names and types.
+
+    SOURCE is what a plan names: a file, postgresql://..., spark://...; TABLE is the table's name.
+    Reads the catalogue alone, and no value. What only the curator can say is left as comments.
+    """
+    from sqlmadp.drafting import draft as write  # noqa: PLC0415
+    from sqlmadp.private.engines import Source  # noqa: PLC0415
+
+    where = Source(location=source, folder=Path())
+    click.echo(write(where, table, trusted_values=trusted_values), nl=False)
+
+
+@schema.command("check")
+@click.argument("path", metavar="SCHEMA", type=click.Path(path_type=Path))
+@click.option("--source", help="Compare with the catalogue of this source; reads no record.")
+@JSON
+def check_schema_file(path: Path, source: str | None, as_json: bool) -> None:
+    """Check a schema file, alone or beside a table's catalogue.
+
+    Reports every mistake at once; reads no record.
+    """
+    from sqlmadp.drafting import check_schema  # noqa: PLC0415
+
+    domain, problems = check_schema(path, source)
+    if as_json:
+        from sqlmadp.figures import check_figures  # noqa: PLC0415
+
+        _print_json(check_figures(problems, None))
+    elif problems or domain is None:
+        click.echo(str(InputError(problems)), err=True)
+    else:
+        click.echo(
+            f"{path}: {len(domain.columns)} columns with {domain.cells:,} cells are in order; "
+            f"protects against {domain.protection}; no record was read"
+        )
+    sys.exit(1 if problems else 0)
+
+
 def _print_json(value: Any) -> None:
     from sqlmadp.answer.files import encode  # noqa: PLC0415
+    from sqlmadp.figures import versioned  # noqa: PLC0415
 
-    click.echo(encode(value))
+    click.echo(encode(versioned(value)))

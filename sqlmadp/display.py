@@ -1,25 +1,37 @@
-"""Text for people: plain tables on standard output, progress on standard error."""
+"""Text for people: plain tables on standard output, progress on standard error.
+
+Colours and progress appear on a terminal only; rich leaves colours out if NO_COLOR is set.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
 
-from sqlmadp.answer.result import Result
+from sqlmadp.answer.result import Result, is_number, number
 from sqlmadp.asked import Asked
+from sqlmadp.certificate import Certificate
 from sqlmadp.errors import NotSupportedError
+from sqlmadp.grid import Grid, Header
 from sqlmadp.preview import Preview
 from sqlmadp.private import Ledger
+from sqlmadp.rehearsal import Rehearsal
 from sqlmadp.release import Progress, Release
 
 WIDEST = 400
 """Columns of a table that is not shown on a terminal: nothing is cut off in a file."""
+
+TINY = 1e-9
+"""How far above 1 a ratio may be by the last digits of floating-point numbers alone."""
 
 
 def console() -> Console:
@@ -29,21 +41,29 @@ def console() -> Console:
 
 
 @contextmanager
-def stages() -> Iterator[Progress]:
-    """Show the stage that is under way, on standard error and only on a terminal."""
+def stages(total: int | None = None, *, quiet: bool = False) -> Iterator[Progress]:
+    """Show the stage that is under way of ``total``, on standard error and only on a terminal."""
     screen = Console(stderr=True)
-    if not screen.is_terminal:
+    if quiet or not screen.is_terminal:
         yield lambda _: None
         return
-    with screen.status("starting") as status:
-        yield status.update
+    columns = (
+        SpinnerColumn(),
+        BarColumn(bar_width=20),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Bar(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task("starting", total=total)
+        begun: list[str] = []
 
+        def begin(stage: str) -> None:
+            name = stage.partition(":")[0]  # What follows tells how far the stage itself is.
+            if name not in begun[-1:]:
+                begun.append(name)
+            bar.update(task, description=stage, completed=len(begun) - 1, refresh=True)
 
-def _table(*headers: tuple[str, str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name, side in headers:
-        table.add_column(escape(name), justify="right" if side == "right" else "left")
-    return table
+        yield begin
 
 
 def show_checked(asked: Asked) -> None:
@@ -65,9 +85,13 @@ def show_previews(asked: Asked, previews: Mapping[str, Preview | NotSupportedErr
     )
     if shown:
         screen.print("\nExpected error per answer (RMSE): alone with the own share -> together")
-        screen.print(_analysts_table(asked, shown))
+        _analysts_table(asked, shown).show(screen)
         screen.print("\nExpected error per answer (RMSE) of every query")
-        screen.print(_queries_table(asked, shown))
+        _queries_table(asked, shown).show(screen)
+    for name, found in shown.items():
+        if name == asked.plan.mechanism or len(shown) == 1:
+            given = Certificate.of(asked, found.outcome, found.bounds, name)
+            show_certificate(replace(given, joins=found.joins))
     for name, each in previews.items():
         if isinstance(each, NotSupportedError):
             screen.print(f"\n{name}: {each}", markup=False)
@@ -77,14 +101,15 @@ def show_least_epsilon(least: Mapping[str, Fraction]) -> None:
     """Print the least epsilon that meets the targets, by mechanism; nothing without targets."""
     if least:
         console().print("\nLeast epsilon that meets every target")
-        table = _table(("mechanism", ""), ("epsilon", "right"))
+        table = Grid([Header("mechanism"), Header("epsilon", right=True)])
         for name, epsilon in least.items():
-            table.add_row(name, f"{float(epsilon):.6g}")
-        console().print(table)
+            table.add(name, f"{float(epsilon):.6g}")
+        table.show(console())
 
 
-def _analysts_table(asked: Asked, previews: Mapping[str, Preview]) -> Table:
-    table = _table(("analyst", ""), ("share", ""), *((name, "right") for name in previews))
+def _analysts_table(asked: Asked, previews: Mapping[str, Preview]) -> Grid:
+    mechanisms = (Header(name, right=True) for name in previews)
+    table = Grid([Header("analyst"), Header("share"), *mechanisms], keys=2)
     answers = [
         float(sum(query.statement.weight * b.rows for query in own for b in query.aggregates))
         for own in asked.queries
@@ -94,43 +119,60 @@ def _analysts_table(asked: Asked, previews: Mapping[str, Preview]) -> Table:
         for each in previews.values():
             alone = math.sqrt(each.outcome.alone[i] / answers[i])
             together = math.sqrt(each.outcome.errors[i] / answers[i])
-            cells.append(f"{_number(alone)} -> {_number(together)}")
-        table.add_row(escape(analyst.name), str(analyst.share), *cells)
+            cells.append(f"{number(alone)} -> {number(together)}")
+        table.add(analyst.name, str(analyst.share), *cells)
     outcomes = [each.outcome for each in previews.values()]
-    table.add_row("largest sharing ratio", "", *(f"{o.sharing_ratio:.3f}" for o in outcomes))
-    table.add_row("largest interference", "", *(f"{o.worst_interference:.3f}" for o in outcomes))
-    table.add_row("total squared error", "", *(f"{o.total_error:,.1f}" for o in outcomes))
+    table.add("largest sharing ratio", "", *(_ratio(o.sharing_ratio) for o in outcomes))
+    table.add("largest interference", "", *(_ratio(o.worst_interference) for o in outcomes))
+    table.add("total squared error", "", *(f"{o.total_error:,.1f}" for o in outcomes))
     beside = [each.bounds.beside(each.outcome.total_error) for each in previews.values()]
-    table.add_row("total / utilitarian's", "", *(f"{r:.3f}" if r else "" for r, _ in beside))
-    table.add_row("total / lower bound", "", *(f"{r:.2f}" if r else "" for _, r in beside))
+    table.add("total / utilitarian's", "", *(f"{r:.3f}" if r else "" for r, _ in beside))
+    table.add("total / lower bound", "", *(f"{r:.2f}" if r else "" for _, r in beside))
     return table
 
 
-def _queries_table(asked: Asked, previews: Mapping[str, Preview]) -> Table:
-    table = _table(
-        ("analyst", ""), ("query", ""), ("rows", "right"), *((name, "right") for name in previews)
-    )
+def _ratio(value: float) -> Text:
+    """Return a fairness measure; a violation is red where there are colours."""
+    return Text(f"{value:.3f}", style="bold red" if value > 1 + TINY else "")
+
+
+def _queries_table(asked: Asked, previews: Mapping[str, Preview]) -> Grid:
+    mechanisms = (Header(name, right=True) for name in previews)
+    headers = [Header("analyst"), Header("query"), Header("rows", right=True), *mechanisms]
+    table = Grid(headers, keys=3)
     for i, analyst in enumerate(asked.plan.analysts):
         for q, query in enumerate(asked.queries[i]):
-            errors = (_number(each.queries[i][q].rmse) for each in previews.values())
-            table.add_row(escape(analyst.name), escape(query.name), f"{query.rows:,}", *errors)
+            errors = (number(each.queries[i][q].rmse) for each in previews.values())
+            table.add(analyst.name, query.name, f"{query.rows:,}", *errors)
     return table
 
 
-def show_release(release: Release) -> None:
-    """Print every query's rows, and what was spent."""
+def show_release(release: Release, results: Mapping[str, Mapping[str, Result]]) -> None:
+    """Print every query's rows, by analyst and name, and what was spent."""
     screen = console()
-    for analyst, results in release.results().items():
-        for name, result in results.items():
+    for analyst, own in results.items():
+        for name, result in own.items():
             screen.print(f"[bold]{escape(analyst)}  {escape(name)}[/bold]")
-            screen.print(_result_table(result))
+            _result_table(result).show(screen)
             screen.print()
+    show_certificate(release.certificate)
+    screen.print()
     show_budget(release)
+
+
+def show_certificate(certificate: Certificate) -> None:
+    """Print what a mechanism gives each analyst, beside what each would have had alone."""
+    screen = console()
+    for place, part in enumerate(certificate.parts()):
+        if isinstance(part, str):
+            screen.print(part if place else f"\nCertificate: {part}", markup=False)
+        else:
+            Grid.of(part).show(screen)
 
 
 def show_result(result: Result) -> None:
     """Print one query's rows."""
-    console().print(_result_table(result))
+    _result_table(result).show(console())
 
 
 def show_budget(release: Release) -> None:
@@ -139,23 +181,58 @@ def show_budget(release: Release) -> None:
         f"epsilon {release.measurement.epsilon} for this release; "
         f"spent {release.spent} in all, left {release.left}"
     )
+    show_meaning(release)
 
 
-def _result_table(result: Result) -> Table:
-    headers: list[tuple[str, str]] = []
+def show_meaning(release: Release) -> None:
+    """Print what stated errors mean, if answers are processed further."""
+    if (meaning := release.processing.meaning) is not None:
+        console().print(meaning, soft_wrap=True)
+
+
+def _result_table(result: Result) -> Grid:
+    headers: list[Header] = []
     for name, kind in result.columns:
-        headers.append((name, "left" if kind in {"VARCHAR", "DATE", "BOOLEAN"} else "right"))
+        headers.append(Header(name, right=is_number(kind)))
         if name in result.rmse:
-            headers.append(("±", "right"))
-    table = _table(*headers)
+            headers.append(Header("±", right=True, joined=True))
+    table = Grid(headers)
     for place, row in enumerate(result.rows):
         cells = []
         for (name, _), value in zip(result.columns, row, strict=True):
-            cells.append("NULL" if value is None else escape(str(value)))
+            cells.append("NULL" if value is None else str(value))
             if name in result.rmse:
-                cells.append(_number(result.rmse[name][place]))
-        table.add_row(*cells)
+                cells.append(number(result.rmse[name][place]))
+        table.add(*cells)
     return table
+
+
+def show_rehearsal(rehearsal: Rehearsal) -> None:
+    """Print what a release would cost and give, after everything but the release was tried."""
+    screen = console()
+    asked, plan = rehearsal.asked, rehearsal.asked.plan
+    screen.print(
+        f"epsilon {plan.epsilon}, mechanism {plan.mechanism}, {len(plan.analysts)} analysts. "
+        "Nothing is spent, no record is read and nothing is written."
+    )
+    if rehearsal.completed is not None:
+        screen.print(f"This plan was released at {rehearsal.completed}: releasing it again is free")
+    else:
+        screen.print(
+            f"It would charge epsilon {rehearsal.epsilon} to ledger {str(plan.ledger_path)!r}: "
+            f"spent {rehearsal.spent} of {rehearsal.budget} so far, "
+            f"{rehearsal.left - rehearsal.epsilon} left after it",
+            markup=False,
+        )
+    if rehearsal.added_to is not None:
+        screen.print(f"It would add analysts to the release of {rehearsal.added_to}, which stays")
+    screen.print("\nWhat would be measured")
+    table = Grid([Header("columns"), Header("questions", right=True)])
+    for columns, questions in rehearsal.measured.items():
+        table.add(", ".join(columns) or "(all records)", f"{questions:,}")
+    table.show(screen)
+    screen.print("\nExpected error per answer (RMSE) of every query")
+    _queries_table(asked, {plan.mechanism: rehearsal.preview}).show(screen)
 
 
 def show_ledger(ledger: Ledger) -> None:
@@ -163,20 +240,13 @@ def show_ledger(ledger: Ledger) -> None:
     screen = console()
     screen.print(f"budget {ledger.budget}, spent {ledger.spent}, left {ledger.left}")
     if ledger.charges:
-        table = _table(
-            ("time", ""), ("epsilon", "right"), ("mechanism", ""), ("analysts", ""), ("release", "")
-        )
+        titles = ("mechanism", "analysts", "release")
+        headers = [Header("time"), Header("epsilon", right=True), *map(Header, titles)]
+        table = Grid(headers)
         for charge in ledger.charges:
-            table.add_row(
-                charge.time,
-                str(charge.epsilon),
-                charge.mechanism,
-                escape(", ".join(charge.analysts)),
-                charge.release[:12],
+            analysts = ", ".join(charge.analysts)
+            table.add(
+                charge.time, str(charge.epsilon), charge.mechanism, analysts, charge.release[:12]
             )
-        screen.print(table)
-    screen.print(f"head {ledger.head}")
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+        table.show(screen)
+    screen.print(f"head {ledger.head}", soft_wrap=True)

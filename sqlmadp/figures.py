@@ -1,20 +1,34 @@
-"""Figures for machines: what the commands print with ``--json``, as plain values."""
+"""Figures for machines: what the commands print with ``--json``, as plain values.
+
+Each has a JSON Schema in ``schemas/<command>.schema.json``.  ``VERSION`` is part of every output
+and is raised when a key is removed or changes its meaning; new keys may come without that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from sqlmadp.answer.files import as_json
 from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked
-from sqlmadp.certificate import Certificate
+from sqlmadp.certificate import Certificate, Join
 from sqlmadp.errors import NotSupportedError, Problem
 from sqlmadp.mechanism.bounds import Bounds
+from sqlmadp.mechanism.catalogue import PROMISED
 from sqlmadp.preview import Preview
 from sqlmadp.private import Ledger
+from sqlmadp.rehearsal import Rehearsal
 from sqlmadp.release import Release
+
+VERSION = 1
+"""The version of the form of all figures."""
+
+
+def versioned(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return figures as they are printed: with the version of their form in front."""
+    return {"version": VERSION, **figures}
 
 
 def check_figures(problems: tuple[Problem, ...], asked: Asked | None) -> dict[str, Any]:
@@ -27,6 +41,7 @@ def check_figures(problems: tuple[Problem, ...], asked: Asked | None) -> dict[st
             "code": problem.code,
             "message": problem.message,
             "hint": problem.hint,
+            "excerpt": problem.excerpt,
         }
         for problem in problems
     ]
@@ -76,25 +91,48 @@ def _mechanism(asked: Asked, preview: Preview) -> dict[str, Any]:
         **_beside(outcome.total_error, preview.bounds),
         "sharing_ratio": outcome.sharing_ratio,
         "interference": outcome.worst_interference,
+        **({"joins": _joins(preview.joins)} if preview.joins else {}),
         "interference_matrix": {
             joining: {
                 other: float(outcome.interference[i, j]) for j, other in enumerate(names) if i != j
             }
             for i, joining in enumerate(names)
         },
-        "analysts": {
-            analyst.name: {
-                "share": str(analyst.share),
-                "error": outcome.errors[i],
-                "alone": outcome.alone[i],
-                "ratio": outcome.ratios[i],
-                "queries": [
-                    {"name": query.name, "rows": query.rows, "rmse": query.rmse}
-                    for query in preview.queries[i]
-                ],
-            }
-            for i, analyst in enumerate(asked.plan.analysts)
-        },
+        "analysts": _standings(asked, preview),
+    }
+
+
+def _standings(asked: Asked, preview: Preview) -> dict[str, Any]:
+    outcome = preview.outcome
+    return {
+        analyst.name: {
+            "share": str(analyst.share),
+            "error": outcome.errors[i],
+            "alone": outcome.alone[i],
+            "ratio": outcome.ratios[i],
+            "queries": [
+                {"name": query.name, "rows": query.rows, "rmse": query.rmse}
+                for query in preview.queries[i]
+            ],
+        }
+        for i, analyst in enumerate(asked.plan.analysts)
+    }
+
+
+def rehearsal_figures(rehearsal: Rehearsal) -> dict[str, Any]:
+    """Return what ``release --dry-run --json`` prints."""
+    return {
+        "dry_run": True,
+        "completed": rehearsal.completed,
+        "epsilon": str(rehearsal.epsilon),
+        "budget": str(rehearsal.budget),
+        "spent": str(rehearsal.spent),
+        "left": str(rehearsal.left),
+        "measured": [
+            {"columns": list(columns), "questions": questions}
+            for columns, questions in rehearsal.measured.items()
+        ],
+        "analysts": _standings(rehearsal.asked, rehearsal.preview),
     }
 
 
@@ -109,10 +147,23 @@ def _beside(total: float, bounds: Bounds) -> dict[str, Any]:
     }
 
 
+def _joins(joins: Sequence[Join]) -> list[dict[str, Any]]:
+    """Return who came when, with what, and everybody's error from then on."""
+    return [
+        {
+            "analysts": list(join.analysts),
+            "epsilon": str(join.epsilon),
+            "errors": dict(join.errors),
+        }
+        for join in joins
+    ]
+
+
 def certificate_figures(certificate: Certificate) -> dict[str, Any]:
     """Return a certificate as ``release --json`` prints it."""
     return {
         "mechanism": certificate.mechanism,
+        "promised": PROMISED[certificate.mechanism],
         "total_error": certificate.total,
         **_beside(certificate.total, certificate.bounds),
         "analysts": {
@@ -125,16 +176,19 @@ def certificate_figures(certificate: Certificate) -> dict[str, Any]:
             }
             for name, standing in certificate.analysts.items()
         },
+        "joins": _joins(certificate.joins),
     }
 
 
-def release_figures(release: Release) -> dict[str, Any]:
-    """Return what ``release --json`` prints."""
+def release_figures(
+    release: Release, results: Mapping[str, Mapping[str, Result]]
+) -> dict[str, Any]:
+    """Return what ``release --json`` prints, with the rows by analyst and name."""
     return _budget(release) | {
         "certificate": certificate_figures(release.certificate),
         "analysts": {
-            analyst: {name: as_json(result) for name, result in results.items()}
-            for analyst, results in release.results().items()
+            analyst: {name: as_json(result) for name, result in own.items()}
+            for analyst, own in results.items()
         },
     }
 
@@ -154,6 +208,21 @@ def _budget(release: Release) -> dict[str, Any]:
         "epsilon": str(release.measurement.epsilon),
         "spent": str(release.spent),
         "left": str(release.left),
+        **_processing(release),
+    }
+
+
+def _processing(release: Release) -> dict[str, Any]:
+    """Return how answers were processed further, if they were, and what errors then mean."""
+    done = release.processing
+    if done.meaning is None:
+        return {}
+    return {
+        "post_processing": {
+            "nonnegative": done.nonnegative,
+            "consistent": done.consistent,
+            "errors": done.meaning,
+        }
     }
 
 

@@ -102,7 +102,8 @@ def plans(tmp_path: Path) -> PlanFolder:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _strategies_are_cached_aside(tmp_path_factory: pytest.TempPathFactory):
+def _strategies_and_notes_are_kept_aside(tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SQLMADP_CACHE", str(tmp_path_factory.mktemp("strategies")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield

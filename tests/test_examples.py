@@ -1,13 +1,18 @@
 """The examples run as they stand, on copies of their folders."""
 
+import re
+import runpy
 import shutil
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from sqlmadp.cli import main
+from sqlmadp.errors import SqlError
 from sqlmadp.plan import Plan
 from sqlmadp.release import release
+from sqlmadp.schema.declaration import read_schema
 
 ROOT = Path(__file__).parent.parent
 PLANS = sorted(
@@ -44,8 +49,38 @@ def test_an_example_releases_rows_close_to_the_truth(plan, tmp_path):
     assert release(opened, None).results() == results
 
 
-def test_there_are_the_paper_example_and_one_with_several_columns():
-    assert {path.parent.name for path in PLANS} >= {"covid", "census"}
+def test_there_is_an_example_of_every_kind():
+    assert {path.parent.name for path in PLANS} >= {"covid", "census", "hospital", "web"}
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda path: path.parent.name)
+def test_an_example_explains_itself_and_its_data_is_made_again_by_its_script(plan, tmp_path):
+    folder = copied(plan, tmp_path).parent
+    readme = (folder / "README.md").read_text()
+    for command in re.findall(r"^(sqlmadp \w+)", readme, re.MULTILINE):
+        assert command.split()[1] in main.commands
+    opened = Plan.open(folder / "plan.toml")
+    table = folder / opened.source
+    before = table.read_bytes()
+    table.unlink()
+    runpy.run_path(str(folder / "make_data.py"), run_name="__main__")
+    same = duckdb.execute(f"FROM '{table}'").fetchall()
+    table.write_bytes(before)
+    assert duckdb.execute(f"FROM '{table}'").fetchall() == same
+
+
+def test_the_web_example_answers_the_further_query_of_its_readme(tmp_path):
+    opened = Plan.open(copied(Path("examples/web/plan.toml"), tmp_path))
+    readme = (opened.folder / "README.md").read_text()
+    (sql,) = re.findall(r'sqlmadp query plan.toml "(.*?)"', readme)
+    assert release(opened, None).query(sql).rows
+    with pytest.raises(SqlError, match="cannot answer"):
+        release(opened, None).query(sql.replace("60", "61"))
+
+
+def test_the_hospital_protects_a_patient_with_all_stays():
+    opened = Plan.open(ROOT / "examples/hospital/plan.toml")
+    assert "one 'patient' with up to 3 records" in read_schema(opened.schema_path).protection
 
 
 def test_carol_gets_the_total_to_within_its_error(tmp_path):

@@ -19,11 +19,11 @@ from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked, own_statements
 from sqlmadp.certificate import Certificate, certify
 from sqlmadp.dbapi.results import Results
+from sqlmadp.declared import domain_of
 from sqlmadp.errors import NotReleasedError, OperationalError, ProgrammingError, SqlError
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.plan import Analyst, Plan
 from sqlmadp.release import Release, find, select
-from sqlmadp.schema.declaration import read_schema
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.binder import Binder
 from sqlmadp.sql.limits import Limits
@@ -54,7 +54,7 @@ class Session:
         self._seen: Seen | None = None
         self._plan = Plan.open(path)
         self._me()
-        self._binder = Binder(read_schema(self._plan.schema_path), self._plan.limits)
+        self._binder = Binder(domain_of(self._plan), self._plan.limits)
         self._results = Results()
         self._forecasts: dict[tuple[str, ...], _Forecast] = {}
         self.queries()
@@ -68,7 +68,7 @@ class Session:
             if seen != self._seen:
                 self._plan, self._forecasts = plan, {}
                 self._me()
-                domain = read_schema(plan.schema_path)
+                domain = domain_of(plan)
                 if (domain, plan.limits) != (self._binder.domain, self._binder.limits):
                     self._binder = Binder(domain, plan.limits)
                 self._release = _find(plan)
@@ -190,9 +190,7 @@ class Session:
 def _forecast(asked: Asked, analyst: str) -> _Forecast:
     number = [each.name for each in asked.plan.analysts].index(analyst)
     strategy = select(asked, _cache())
-    variance = noise_variance(
-        strategy.sensitivity * asked.domain.records_per_unit, asked.plan.epsilon
-    )
+    variance = noise_variance(strategy.sensitivity, asked.epsilon_per_record)
     return _Forecast(asked, number, Estimate(asked.domain, strategy.read_by(number), (), variance))
 
 

@@ -1,0 +1,130 @@
+"""Rehearsal: everything that a release does before it reads a record, and nothing after that.
+
+The statements are bound, the table's catalogue is compared with the schema, the ledger is looked
+at and the note of which ledger the table is charged to, and the strategy is selected, checked and
+calibrated as it would be for the release.  Whatever refuses the release there refuses the
+rehearsal.  Nothing is spent, no record is read, and no ledger is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from sqlmadp.answer.reconstruct import weighed
+from sqlmadp.asked import Asked
+from sqlmadp.checking import source_identity, source_problems
+from sqlmadp.errors import InputError, NotSupportedError
+from sqlmadp.joining import errors_alone
+from sqlmadp.late import Base, find_base, known_rows
+from sqlmadp.mechanism.bounds import bounds
+from sqlmadp.mechanism.complement import errors_from
+from sqlmadp.mechanism.fairness import Outcome, noise_variance
+from sqlmadp.plan import Plan
+from sqlmadp.preview import Preview, preview, query_error
+from sqlmadp.private import Ledger
+from sqlmadp.private.ledger_place import check_place
+from sqlmadp.private.measure import calibrate
+from sqlmadp.private.tie import check_tie
+from sqlmadp.release import Progress, added
+from sqlmadp.strategy.cache import StrategyCache
+from sqlmadp.workload.solver import solver_for
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """What a release would cost and give."""
+
+    asked: Asked
+    budget: Fraction
+    spent: Fraction
+    """What the ledger has spent so far."""
+    completed: str | None
+    """When this release was completed, if it was: releasing it again is free."""
+    measured: Mapping[tuple[str, ...], int]
+    """How many questions would be measured over which columns."""
+    preview: Preview
+    epsilon: Fraction
+    """What it would charge: the plan's, or what newcomers bring to a completed release."""
+    added_to: str | None = None
+    """When the release was completed that the plan adds analysts to, if it does."""
+
+    @property
+    def left(self) -> Fraction:
+        """Return what the ledger has left so far."""
+        return self.budget - self.spent
+
+
+def rehearse(
+    plan: Plan, cache: StrategyCache | None, progress: Progress = lambda _: None
+) -> Rehearsal:
+    """Try everything but the release itself; raise what the release would raise."""
+    progress("binding statements")
+    asked = Asked.bind(plan)
+    if problems := source_problems(plan):
+        raise InputError(problems)
+    progress("looking at the ledger")
+    spent, completed, base = _look(asked, source_identity(plan))
+    progress("selecting a strategy")
+    epsilon = plan.epsilon if base is None else base.epsilon(plan)
+    found = _preview(asked, cache) if base is None else late_preview(asked, base, cache)
+    blocks = found.outcome.strategy.blocks
+    calibrate(blocks, domain=asked.domain, epsilon=epsilon)
+    measured: dict[tuple[str, ...], int] = {}
+    for block in blocks:
+        scope = block.marginal.scope
+        measured[scope] = measured.get(scope, 0) + block.rows
+    time = None if base is None else base.time
+    return Rehearsal(asked, plan.budget, spent, completed, measured, found, epsilon, time)
+
+
+def _preview(asked: Asked, cache: StrategyCache | None) -> Preview:
+    found = preview(asked, [asked.plan.mechanism], cache)[asked.plan.mechanism]
+    if isinstance(found, NotSupportedError):
+        raise found
+    return found
+
+
+def late_preview(asked: Asked, base: Base, cache: StrategyCache | None) -> Preview:
+    """Return what newcomers would add, and everybody's errors from all measurements then."""
+    strategy = added(asked, base, cache)
+    epsilon = base.epsilon(asked.plan) / asked.domain.records_between_neighbours
+    weight = 1 / math.sqrt(noise_variance(strategy.sensitivity, epsilon))
+    rows = [*known_rows(base.measurements, asked.domain)]
+    rows += [weighed(block, weight) for block in strategy.blocks]
+    solvers = {reads: solver_for([rows[n] for n in reads]) for reads in set(strategy.reads)}
+    readers = [solvers[reads] for reads in strategy.reads]
+    everyone = zip(readers, asked.workloads, strict=True)
+    given = Outcome(
+        strategy,
+        tuple(errors_from(solver, [workload])[0] for solver, workload in everyone),
+        tuple(errors_alone(asked, cache).values()),
+        np.ones((len(readers), len(readers))),  # Nobody's error rises.
+    )
+    queries = (
+        tuple(query_error(query, solver, 1.0) for query in own)
+        for own, solver in zip(asked.queries, readers, strict=True)
+    )
+    compared = bounds(asked.workloads, asked.epsilon_per_record, cache)
+    return Preview(given, compared, tuple(queries))
+
+
+def _look(asked: Asked, identity: str) -> tuple[Fraction, str | None, Base | None]:
+    """Return what the ledger has spent, when it recorded this release, and what it adds to."""
+    plan = asked.plan
+    if not plan.ledger_path.exists() and plan.head is None:
+        check_place(plan.ledger_path)
+        check_tie(identity, plan.ledger_path, tuple)
+        return Fraction(0), None, None
+    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
+        known = [charge.time for charge in ledger.charges if charge.release == asked.release_id]
+        if known:
+            return ledger.spent, known[0], None
+        base = find_base(asked, ledger)
+        ledger.require(plan.epsilon if base is None else base.epsilon(plan))
+        check_tie(identity, ledger.path, lambda: ledger.heads)
+        return ledger.spent, None, base

@@ -1,0 +1,178 @@
+"""The report in a real browser: Debian's Chromium, without a window, through its driver.
+
+Without the browser the tests are skipped with the reason; where SQLMADP_BROWSER=required is set
+(as in CI) they fail instead.
+"""
+
+import base64
+import importlib
+import os
+import re
+import shutil
+
+import pytest
+
+REQUIRED = os.environ.get("SQLMADP_BROWSER") == "required"
+find = importlib.import_module if REQUIRED else pytest.importorskip
+webdriver = find("selenium.webdriver")
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+WIDTHS = {"phone": 390, "desktop": 1280}
+NAMES = ["preview", "released", "bob"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    if missing:
+        reason = f"{' and '.join(missing)} not found: apt-get install chromium chromium-driver"
+        pytest.fail(reason) if REQUIRED else pytest.skip(reason)
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for option in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+def show(browser, path, *, width=1280, scheme="light", media="screen"):
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+    )
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+    browser.get(path.as_uri())
+
+
+TOO_WIDE = """
+const wide = [];
+for (const part of document.querySelectorAll("body *")) {
+  if (part.closest(".scroll, .skip, .patterns, svg")) continue;
+  const box = part.getBoundingClientRect();
+  if (box.width && (box.right > innerWidth + 1 || box.left < -1)) wide.push(part.outerHTML);
+}
+return [document.documentElement.scrollWidth - innerWidth, wide];
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_wider_than_the_screen(browser, pages, tmp_path, name, width, scheme):
+    show(browser, pages.path(name), width=WIDTHS[width], scheme=scheme)
+    beyond, wide = browser.execute_script(TOO_WIDE)
+    assert beyond <= 0
+    assert wide == []
+    picture = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
+    kept = tmp_path / f"{name}-{width}-{scheme}.png"
+    kept.write_bytes(base64.b64decode(picture["data"]))
+    assert kept.stat().st_size > 10_000
+
+
+def test_a_table_that_is_too_wide_scrolls_inside_its_frame(browser, pages):
+    show(browser, pages.path("released"), width=300)
+    wide = browser.execute_script(
+        "return [...document.querySelectorAll('.scroll')]"
+        ".filter(part => part.scrollWidth > part.clientWidth + 1)"
+        ".map(part => [part.tabIndex, part.ariaLabel, getComputedStyle(part).overflowX])"
+    )
+    assert wide
+    for tab_index, label, overflow in wide:
+        assert tab_index == 0
+        assert label
+        assert overflow in {"auto", "scroll"}
+
+
+def test_names_and_values_run_nothing_and_nothing_is_fetched(browser, pages):
+    show(browser, pages.path("released"))
+    assert "hacked" not in browser.title
+    assert browser.execute_script("return document.querySelectorAll('img, b, iframe').length") == 0
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+    complaints = [entry["message"] for entry in browser.get_log("browser")]
+    assert complaints == []
+
+
+def test_a_script_that_slipped_in_would_not_run(browser, pages, tmp_path):
+    broken = tmp_path / "broken.html"
+    injected = "<script>document.title='hacked'</script>"
+    broken.write_text(pages.text("preview").replace("</main>", f"{injected}</main>"))
+    show(browser, broken)
+    assert "hacked" not in browser.title
+
+
+def test_the_colours_follow_the_reader(browser, pages):
+    grounds = {}
+    for scheme in ("light", "dark"):
+        show(browser, pages.path("released"), scheme=scheme)
+        grounds[scheme] = browser.execute_script(
+            "return getComputedStyle(document.body).backgroundColor"
+        )
+    assert grounds["light"] != grounds["dark"]
+
+
+CONTRAST = """
+function light(colour) {
+  const parts = colour.match(/[\\d.]+/g).slice(0, 3).map(Number).map(v => v / 255)
+    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+}
+const style = getComputedStyle(document.querySelector(arguments[0]));
+const ground = getComputedStyle(document.querySelector("main > section"));
+const [a, b] = [light(style.color), light(ground.backgroundColor)].sort((x, y) => y - x);
+return (a + 0.05) / (b + 0.05);
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("part", ["h2", "p", "caption", ".expected", "nav a", "summary"])
+def test_text_stands_out_from_its_ground(browser, pages, scheme, part):
+    show(browser, pages.path("released"), scheme=scheme)
+    assert browser.execute_script(CONTRAST, part) >= 4.5
+
+
+def shown_analysts(browser):
+    return browser.execute_script(
+        "return [...document.querySelectorAll('[data-analyst]')].filter(part => !part.hidden)"
+        ".map(part => part.querySelector('h3').textContent)"
+    )
+
+
+def test_a_keyboard_filters_by_analyst(browser, pages):
+    show(browser, pages.path("released"))
+    everybody = shown_analysts(browser)
+    assert len(everybody) == 3
+    choice = browser.find_element("css selector", "#filter input")
+    choice.send_keys(webdriver.Keys.ARROW_RIGHT)
+    assert shown_analysts(browser) == everybody[:1]
+    browser.switch_to.active_element.send_keys(webdriver.Keys.ARROW_RIGHT)
+    assert shown_analysts(browser) == everybody[1:2]
+
+
+def test_without_script_everything_is_there_and_no_dead_control(browser, pages):
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        show(browser, pages.path("released"))
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    assert browser.execute_script("return document.getElementById('filter').hidden")
+    assert len(shown_analysts(browser)) == 3
+
+
+def test_it_prints_on_a4(browser, pages):
+    show(browser, pages.path("released"))
+    sheet = {"preferCSSPageSize": True, "printBackground": True}
+    printed = browser.execute_cdp_cmd("Page.printToPDF", sheet)
+    data = base64.b64decode(printed["data"])
+    assert data.startswith(b"%PDF")
+    boxes = {tuple(map(float, box.split())) for box in _media_boxes(data)}
+    ((_, _, width, height),) = boxes
+    assert (width, height) == pytest.approx((595.3, 841.9), abs=1)  # Points of A4.
+    # At the width of the sheet without its margins nothing sticks out.
+    show(browser, pages.path("released"), width=688, media="print")
+    assert browser.execute_script(TOO_WIDE)[0] <= 0
+
+
+def _media_boxes(data):
+    return re.findall(rb"/MediaBox \[([^\]]+)\]", data)

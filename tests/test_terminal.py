@@ -1,0 +1,156 @@
+"""What the command line does on a terminal, and what it leaves out elsewhere."""
+
+import io
+import os
+import pty
+import re
+import resource
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from sqlmadp.cli import main
+from sqlmadp.grid import Grid, Header
+
+TOTAL = "-- name: all\nSELECT COUNT(*) AS n FROM visits"
+GROUPS = "SELECT age, COUNT(*) AS n FROM visits GROUP BY age"
+COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
+"""An escape that sets a colour of the text."""
+
+
+def on_a_terminal(*arguments, **environment):
+    """Run a command with standard output and standard error on a terminal of 80 columns."""
+    terminal, its_end = pty.openpty()
+    kept = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR"}}
+    size = {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "40"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sqlmadp", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=its_end,
+        stderr=its_end,
+        env=kept | size | environment,
+    )
+    os.close(its_end)
+    shown = b""
+    while chunk := _read(terminal):
+        shown += chunk
+    os.close(terminal)
+    return process.wait(), shown.decode()
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux says so when the other end is closed.
+        return b""
+
+
+@pytest.fixture
+def unfair(plans):
+    """Write a plan where some mechanism violates the sharing incentive."""
+    return plans.write({"alice": GROUPS, "bob": GROUPS, "carol": TOTAL})
+
+
+def test_a_terminal_shows_stages_and_colours_and_no_line_wider_than_it(unfair):
+    code, shown = on_a_terminal("plan", unfair)
+    assert code == 0
+    assert "mechanism waterfilling" in shown
+    assert COLOUR.search(shown)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    after = plain[plain.index("epsilon 1,") :]
+    assert max(len(line) for line in after.splitlines()) <= 80
+
+
+def test_no_color_takes_colours_away(unfair):
+    _, shown = on_a_terminal("plan", unfair, "--mechanism", "utilitarian", "--quiet", NO_COLOR="1")
+    assert "1." in shown
+    assert not COLOUR.search(shown)
+
+
+def test_quiet_shows_no_stage_and_no_notice(unfair):
+    code, shown = on_a_terminal("release", unfair, "--quiet")
+    assert code == 0
+    assert "binding" not in shown
+    assert "this is a new release" not in shown
+    assert "spent 1 in all" in shown
+
+
+def test_away_from_a_terminal_there_are_no_escapes_and_no_stages(unfair):
+    done = subprocess.run(
+        [sys.executable, "-m", "sqlmadp", "plan", unfair],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+
+
+def shown(grid, width):
+    screen = Console(file=io.StringIO(), width=width, color_system=None)
+    grid.show(screen)
+    return [line.rstrip() for line in screen.file.getvalue().splitlines()]
+
+
+def test_a_wide_table_is_cut_into_pieces_with_its_keys_and_no_number_broken():
+    grid = Grid([Header("analyst"), *(Header(f"mechanism{n}", right=True) for n in range(6))])
+    grid.add("alice", *(f"{n}2345.678" for n in range(6)))
+    lines = shown(grid, 40)
+    assert max(map(len, lines)) <= 40
+    assert sum("alice" in line for line in lines) == 3
+    for n in range(6):
+        assert sum(f"{n}2345.678" in line for line in lines) == 1
+
+
+def test_an_error_stays_beside_what_it_is_the_error_of():
+    pairs = [h for n in "ab" for h in (Header(n, right=True), Header("±", right=True, joined=True))]
+    grid = Grid([Header("key"), *pairs])
+    grid.add("x", "1234567890", "0.5", "2345678901", "0.6")
+    first, second = (line for line in shown(grid, 26) if line.startswith("x"))
+    assert first.split() == ["x", "1234567890", "0.5"]
+    assert second.split() == ["x", "2345678901", "0.6"]
+
+
+def test_text_cannot_redraw_the_terminal_or_be_taken_for_markup():
+    grid = Grid([Header("[red]name[/red]")])
+    grid.add("\x1b[2J[bold]x[/bold]")
+    assert shown(grid, 80) == ["[red]name[/red]", "\\x1b[2J[bold]x[/bold]"]
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("sqlmadp rel", "release"),
+        ("sqlmadp plan x.toml --mechanism water", "waterfilling"),
+        ("sqlmadp ledger ver", "verify"),
+    ],
+)
+def test_the_shell_completes_commands_and_choices(words, completed):
+    environment = {
+        "_SQLMADP_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    result = CliRunner().invoke(main, prog_name="sqlmadp", env=environment)
+    assert f"plain,{completed}" in result.stdout
+
+
+def test_a_mistyped_command_is_answered_with_the_right_one():
+    result = CliRunner().invoke(main, ["relaese"])
+    assert result.exit_code == 2
+    assert "release" in result.stderr
+
+
+def test_help_takes_less_than_three_tenths_of_a_second_of_cpu_time():
+    least = min(_cpu_seconds("--help") for _ in range(5))
+    assert least < 0.3
+
+
+def _cpu_seconds(*arguments):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "sqlmadp", *arguments], capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
