@@ -32,6 +32,9 @@ TOLERANCE = 1e-12
 MOST_STEPS = 3000
 """Steps after which a right side that has not been reached counts as out of reach."""
 
+FLAT = 1e-14
+"""Curvature of X, scaled, along a direction that it does not see but for rounding."""
+
 CHUNK = 1 << 23
 """Numbers that the right sides solved at once may hold."""
 
@@ -165,6 +168,9 @@ class IterativeSolver:
                 return solution * scale
             image = scale * self._moments(self.fitted(scale * direction))
             curvature = (direction * image).sum(axis=0)
+            unseen = curvature <= FLAT * (direction**2).sum(axis=0)
+            if (unseen & (np.sqrt(squares) > goals)).any():
+                break  # Along it no step is long enough, and a long one overflows.
             step = np.divide(squares, curvature, out=np.zeros_like(squares), where=curvature > 0)
             solution += step * direction
             residual -= step * image
