@@ -22,6 +22,7 @@ from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 
 PAGE = Path(__file__).parent.parent / "docs" / "sql.md"
+README = PAGE.parent.parent / "README.md"
 Marks = tuple[str, str]
 MARKS: Marks = ("<!-- constructs -->\n", "<!-- end of constructs -->\n")
 CODE_MARKS: Marks = ("<!-- codes -->\n", "<!-- end of codes -->\n")
@@ -163,20 +164,21 @@ def limits_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def written(marks: Marks = MARKS) -> str:
-    """Return the table that the page has now."""
+def written(marks: Marks = MARKS, page: Path = PAGE) -> str:
+    """Return the table that a page has now."""
     begin, end = marks
-    return PAGE.read_text().partition(begin)[2].partition(end)[0]
+    return page.read_text().partition(begin)[2].partition(end)[0]
 
 
-def write(marks: Marks, table: str) -> None:
-    """Write a table into the page."""
+def write(marks: Marks, table: str, page: Path = PAGE) -> None:
+    """Write a table into a page."""
     begin, end = marks
-    head, _, rest = PAGE.read_text().partition(begin)
-    PAGE.write_text(head + begin + table + end + rest.partition(end)[2])
+    head, _, rest = page.read_text().partition(begin)
+    page.write_text(head + begin + table + end + rest.partition(end)[2])
 
 
 if __name__ == "__main__":
-    write(MARKS, fragment())
+    for page in (PAGE, README):
+        write(MARKS, fragment(), page)
     write(CODE_MARKS, codes_table())
     write(LIMIT_MARKS, limits_table())
