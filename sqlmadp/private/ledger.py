@@ -35,6 +35,7 @@ from sqlmadp.private.ledger_file import (
     digest,
     genesis_hash,
     refusing,
+    sync_name,
 )
 from sqlmadp.private.ledger_place import check_place
 from sqlmadp.private.measurement import Measurement
@@ -179,6 +180,7 @@ class Ledger:
         """Raise unless ``epsilon`` is left and a charge can be recorded safely here."""
         self._require_budget(epsilon, measured=False)
         check_place(self.path)
+        sync_name(self.path)
 
     def record(
         self, measurement: Measurement, *, analysts: Sequence[str], mechanism: str

@@ -1,8 +1,9 @@
 """The ledger's file: its tables, how it comes into being, and how it is opened.
 
 Guarantee  A ledger appears at its path whole, with its budget, or not at all; one that is
-           there, or was there and left its write-ahead file, is never replaced.  `connect`
-           returns a connection to a file that is a ledger of this version, inside and out.
+           there, or was there and left its write-ahead file, is never replaced.  After
+           `sync_name` a loss of power does not make it disappear.  `connect` returns a
+           connection to a file that is a ledger of this version, inside and out.
 Requires   A file system with hard links and fsync.
 Numerics   Exact: the budget is a fraction, stored as text.
 """
@@ -67,7 +68,6 @@ def create(path: Path, budget: Fraction) -> None:
             _write_genesis(new, budget)
             connect(new).close()  # SQLite may go on without a step that failed, such as WAL.
             os.link(new, path)
-        _sync_folder(path.parent)
     except FileExistsError:
         return  # Another process was faster; its ledger is opened and checked like any other.
     except (OSError, sqlite3.Error, LedgerError) as error:
@@ -75,6 +75,21 @@ def create(path: Path, budget: Fraction) -> None:
         raise LedgerError(
             f"the ledger {str(path)!r} cannot be created ({reason}); nothing was read or spent. "
             "Look after its disk and folder, and run again"
+        ) from None
+
+
+def sync_name(path: Path) -> None:
+    """Bring the ledger's name to the disk; whoever made it may have died before that."""
+    try:
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise LedgerError(
+            f"the folder of ledger {str(path)!r} cannot be synced to its disk ({error.strerror}); "
+            "nothing was read or spent. Look after the disk, and run again"
         ) from None
 
 
@@ -190,11 +205,3 @@ def _write_genesis(path: Path, budget: Fraction) -> None:
         )
     finally:
         connection.close()
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,6 +1,6 @@
 """Measure: the only way from the private table to anything that is shown.
 
-    stored?  ->  budget?  ->  tie  ->  calibrate: recheck, sensitivity, scale  ->  catalogue
+    stored?  ->  budget?  ->  calibrate: recheck, sensitivity, scale  ->  catalogue  ->  tie
              ->  count, A x, noise  ->  one transaction: budget, charge, measurement
              ->  read back what was stored
 

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 
 import duckdb
 
+from sqlmadp.errors import OperationalError
+
 
 class TooSlowError(Exception):
     """Something took longer than the limits allow."""
@@ -32,7 +34,14 @@ def interrupted(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterat
         connection.interrupt()
 
     watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
+    try:
+        watcher.start()
+    except RuntimeError:
+        raise OperationalError(
+            "this machine starts no more threads, and one is needed to end what takes too long. "
+            "Run it again when less is running: a release that was recorded returns the same "
+            "answers and spends nothing"
+        ) from None
     try:
         yield
     except duckdb.InterruptException:

@@ -1,5 +1,6 @@
 """The ledger adds up, never forgets, and notices what was done to it."""
 
+import errno
 import multiprocessing
 import os
 import random
@@ -225,6 +226,25 @@ def test_commits_are_synced_to_the_disk(ledger):
 
     assert (pragma("synchronous"), pragma("journal_mode")) == (2, "wal")
     assert pragma("busy_timeout") == 60_000
+
+
+def test_the_name_of_a_ledger_is_synced_before_anything_is_charged_to_it(ledger, monkeypatch):
+    synced = []
+    sync = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda file: (synced.append(os.readlink(f"/proc/self/fd/{file}")), sync(file))
+    )
+    ledger.require(Fraction(1, 3))
+    assert str(ledger.path.parent) in synced
+
+
+def test_a_folder_that_cannot_be_synced_is_refused(ledger, monkeypatch):
+    def failing(_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(LedgerError, match="cannot be synced to its disk"):
+        ledger.require(Fraction(1, 3))
 
 
 def test_a_pinned_head_may_be_any_that_the_ledger_has_had(path, ledger):
