@@ -2,7 +2,7 @@
 
 PostgreSQL is the one that SQLMADP_TEST_POSTGRES names (a postgresql:// URL of a role that may
 create schemas), or is started from the system's binaries, as another user where this one is
-root.  Spark runs in this process on the Java of PATH.
+root.  Spark runs in this process, or as a small cluster of its own, on the Java of PATH.
 """
 
 import importlib.util
@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -100,15 +101,9 @@ def _free_port():
         return probe.getsockname()[1]
 
 
-@contextmanager
-def spark(master="local[1]"):
-    """Yield a small Spark session, with nothing on the console."""
-    try:
-        from pyspark import SparkConf, SparkContext  # noqa: PLC0415
-        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
-        from pyspark.sql import SparkSession  # noqa: PLC0415
-    except ImportError:
-        raise MissingServiceError("pyspark is not installed") from None
+def _require_spark():
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingServiceError("pyspark is not installed")
     java = shutil.which("java")
     if java is None:
         raise MissingServiceError("there is no java on PATH")
@@ -116,6 +111,16 @@ def spark(master="local[1]"):
     version = re.search(r'version "(\d+)', said)
     if version is None or int(version[1]) < 17:
         raise MissingServiceError("the java on PATH is older than 17")
+
+
+@contextmanager
+def spark(master="local[1]"):
+    """Yield a small Spark session, with nothing on the console."""
+    _require_spark()
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
     with tempfile.TemporaryDirectory(prefix="sqlmadp-spark-") as folder:
         conf = SparkConf().setMaster(master).setAppName("tests")
         for name, value in {
@@ -138,3 +143,41 @@ def spark(master="local[1]"):
             yield SparkSession(context)
         finally:
             context.stop()
+
+
+@contextmanager
+def spark_cluster():
+    """Yield the URL of a Spark master with one worker, processes of their own."""
+    _require_spark()
+    home = Path(importlib.util.find_spec("pyspark").origin).parent
+    master = f"spark://127.0.0.1:{_free_port()}"
+    place = ("--host", "127.0.0.1", "--webui-port", "0")
+    running = []
+    with tempfile.TemporaryDirectory(prefix="sqlmadp-spark-") as folder:
+
+        def start(name, sign, *arguments):
+            log = Path(folder) / f"{name}.log"
+            with log.open("wb") as file:
+                process = subprocess.Popen(
+                    [home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments],
+                    cwd=folder,
+                    env=os.environ | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"},
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                )
+            running.append(process)
+            for _ in range(1200):
+                if sign in log.read_text(errors="replace"):
+                    return
+                time.sleep(0.1)
+            raise MissingServiceError(f"Spark's {name} does not start")
+
+        try:
+            start("master.Master", "New state: ALIVE", *place, "--port", master.rpartition(":")[2])
+            size = ("--cores", "1", "--memory", "1g", "--work-dir", folder)
+            start("worker.Worker", "Successfully registered", *place, *size, master)
+            yield master
+        finally:
+            for process in reversed(running):
+                process.terminate()
+                process.wait()

@@ -1,7 +1,7 @@
 """Servers for the tests of engines, and ways to count a table on each."""
 
 import pytest
-from services import REQUIRED, MissingServiceError, postgres, spark
+from services import REQUIRED, MissingServiceError, postgres, spark, spark_cluster
 
 from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
@@ -27,6 +27,12 @@ def server():
 def session():
     """Return a Spark session, the one of all tests."""
     yield from service(spark)
+
+
+@pytest.fixture
+def cluster():
+    """Return the URL of a Spark master that runs beside this process."""
+    yield from service(spark_cluster)
 
 
 @pytest.fixture(scope="session")
