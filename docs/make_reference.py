@@ -114,9 +114,11 @@ def _option(option: click.Option) -> str:
     elif option.metavar:
         names += f" `{option.metavar}`"
     words = option.help or ""
-    if option.show_default and option.default is not None:
+    if isinstance(option.show_default, str):  # What it depends on, such as the machine.
+        words += f" Default: {option.show_default}."
+    elif option.show_default and option.default is not None:
         words += f" Default: {option.default}."
-    return f"| {names} | {words.replace('<', '&lt;')} |"
+    return f"| {names} | {words.strip().replace('<', '&lt;')} |"
 
 
 def _python() -> Iterator[str]:
@@ -126,9 +128,10 @@ def _python() -> Iterator[str]:
     for kind in (Connection, Cursor, Result, Plan, Release, Certificate, Standing, Outcome):
         yield f"### {kind.__name__}\n"
         yield _marked(inspect.getdoc(kind) or "") + "\n"
+        yield from _fields(kind)
         for name, member in vars(kind).items():
-            if name.startswith("_"):
-                continue
+            if name.startswith(("_", "tpc_")) or name == "xid":
+                continue  # PEP 249 names these for two-phase commits, which are refused.
             if isinstance(member, property) or type(member).__name__ == "cached_property":
                 getter = getattr(member, "fget", None) or getattr(member, "func", None)
                 yield f"- `.{name}`: {_first(getter)}"
@@ -136,6 +139,18 @@ def _python() -> Iterator[str]:
                 function = member.__func__ if isinstance(member, classmethod) else member
                 yield f"- `.{name}{_signature(function)}`: {_first(function)}"
         yield ""
+
+
+def _fields(kind: type) -> Iterator[str]:
+    """Yield the public fields of a dataclass, with the words that stand below each."""
+    if not dataclasses.is_dataclass(kind):
+        return
+    source = inspect.getsource(kind)
+    for each in dataclasses.fields(kind):
+        if not each.name.startswith("_"):
+            found = re.search(rf'^    {each.name}: [^\n]*\n    """(.*?)"""', source, re.M | re.S)
+            first = found[1].split("\n\n")[0] if found else ""
+            yield f"- `.{each.name}`" + (f": {_marked(' '.join(first.split()))}" if first else "")
 
 
 def _function(function: object, name: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -19,19 +19,19 @@ from pathlib import Path
 
 import msgspec
 
+from sqlmadp.analysts import Analyst
 from sqlmadp.declared import domain_of
 from sqlmadp.errors import Problem, SqlError
-from sqlmadp.plan import Analyst, Plan
+from sqlmadp.oversized import oversized
+from sqlmadp.plan import Plan
 from sqlmadp.schema.domain import Domain
 from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.bind import BoundQuery, bind_all, cuts
 from sqlmadp.sql.evaluate import Evaluator
-from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.parameters import with_parameters
-from sqlmadp.sql.statements import Statement, split
+from sqlmadp.sql.statements import Statement, split_each
 from sqlmadp.staging import staged_statements
 from sqlmadp.workload.reduce import reduced
-from sqlmadp.workload.sizes import scope_sizes
 from sqlmadp.workload.workload import Workload
 
 VERSION = 1
@@ -53,7 +53,11 @@ class Asked:
         """Bind every statement of every analyst; one error lists all mistakes."""
         asked, problems = cls.bind_each(plan)
         if problems:
-            raise SqlError(problem for own in problems.values() for problem in own)
+            raise SqlError(
+                problem
+                for own in problems.values()
+                for problem in sorted(own, key=lambda each: (each.file, each.line, each.column))
+            )
         return asked
 
     @classmethod
@@ -80,7 +84,8 @@ class Asked:
                 continue
             if own and not any(query.aggregates for query in bound[name]):
                 problems[name] = (*problems.get(name, ()), _nothing_counted(own[0], name))
-        for name, problem in _oversized(bound, problems, plan.limits):
+        sound = {name: own for name, own in bound.items() if name not in problems}
+        for name, problem in oversized(sound, plan.limits, plan.mechanism):
             problems[name] = (*problems.get(name, ()), problem)
         members = tuple(each for each in plan.analysts if each.name not in problems)
         queries = tuple(bound[member.name] for member in members)
@@ -171,35 +176,6 @@ def _protected(domain: Domain) -> object:
     return domain.unit, domain.neighbours
 
 
-def _oversized(
-    bound: Mapping[str, Sequence[BoundQuery]], problems: Container[str], limits: Limits
-) -> Iterator[tuple[str, Problem]]:
-    """Yield whose statement makes a scope too large to be worked on, before any work on it."""
-    asked = [
-        (block, query.statement, name)
-        for name, queries in bound.items()
-        if name not in problems
-        for query in queries
-        for block in query.aggregates
-    ]
-    for size in scope_sizes([block for block, _, _ in asked]):
-        if size.cells <= limits.block_cells and size.entries <= limits.plan_cells:
-            continue
-        _, statement, name = asked[size.largest]
-        yield (
-            name,
-            statement.problem(
-                "scope-too-large",
-                f"all statements over {', '.join(size.scope)} together tell {size.cells:,} cells "
-                f"apart and take {size.entries:,} numbers over them; at most "
-                f"{limits.block_cells:,} cells and {limits.plan_cells:,} numbers are supported, "
-                "and of those statements this one is the finest",
-                hint="Ask for fewer columns at once, or cut their values at the same places as "
-                f"the others. {advice('block_cells')}, plan_cells = ...",
-            ),
-        )
-
-
 class _Once:
     """Binds statements, each text only once, whoever asks it and however often."""
 
@@ -254,10 +230,15 @@ def own_statements(plan: Plan, analyst: Analyst) -> tuple[list[Statement], list[
     problems: list[Problem] = []
     for path in analyst.files:
         try:
-            for statement in split(_text(path), file=str(path), limits=plan.limits):
-                own.append(with_parameters(statement, analyst.parameters))
+            statements, found = split_each(_text(path), file=str(path), limits=plan.limits)
         except SqlError as error:
-            problems.extend(error.problems)
+            statements, found = [], list(error.problems)
+        problems.extend(found)
+        for statement in statements:
+            try:
+                own.append(with_parameters(statement, analyst.parameters))
+            except SqlError as error:
+                problems.extend(error.problems)
     try:
         own.extend(staged_statements(plan.staged_path(analyst.name), plan.limits))
     except SqlError as error:

@@ -17,12 +17,12 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColum
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from sqlmadp.answer.result import Result, is_number, number
+from sqlmadp.answer.result import Result, is_number, number, shown
 from sqlmadp.asked import Asked
 from sqlmadp.certificate import Certificate
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.grid import Grid, Header
-from sqlmadp.preview import Preview
+from sqlmadp.preview import Preview, Previews
 from sqlmadp.private import Ledger
 from sqlmadp.rehearsal import Rehearsal
 from sqlmadp.release import Progress, Release
@@ -70,19 +70,34 @@ def show_checked(asked: Asked) -> None:
     """Print what was found to be in order."""
     count = sum(len(own) for own in asked.queries)
     console().print(
-        f"{asked.plan.path}: {count} queries of {len(asked.plan.analysts)} analysts are in "
-        f"order; {asked.domain.cells:,} cells; no record was read"
+        f"{asked.plan.path}: {'1 query' if count == 1 else f'{count:,} queries'} of "
+        f"{_analysts(asked)} {'is' if count == 1 else 'are'} in order; "
+        f"{asked.domain.cells:,} cells; no record was read",
+        markup=False,
     )
 
 
-def show_previews(asked: Asked, previews: Mapping[str, Preview | NotSupportedError]) -> None:
+def _analysts(asked: Asked) -> str:
+    count = len(asked.plan.analysts)
+    return f"{count:,} analyst{'s' * (count != 1)}"
+
+
+def show_previews(previews: Previews) -> None:
     """Print the mechanisms side by side: analysts first, then every query."""
-    screen = console()
+    screen, asked = console(), previews.asked
     shown = {name: each for name, each in previews.items() if isinstance(each, Preview)}
     screen.print(
-        f"epsilon {asked.plan.epsilon}, {len(asked.plan.analysts)} analysts, "
+        f"epsilon {asked.plan.epsilon}, {_analysts(asked)}, "
         f"{asked.domain.cells:,} cells. Nothing is spent and no record is read."
     )
+    if (base := previews.base) is not None:
+        new, charge = ", ".join(base.newcomers(asked.plan)), base.epsilon(asked.plan)
+        screen.print(
+            f"This adds {new} to the release of {base.time}: what was measured stays, and the "
+            f"charge is epsilon {charge}.",
+            markup=False,
+            soft_wrap=True,
+        )
     if shown:
         screen.print("\nExpected error per answer (RMSE): alone with the own share -> together")
         _analysts_table(asked, shown).show(screen)
@@ -175,6 +190,12 @@ def show_result(result: Result) -> None:
     _result_table(result).show(console())
 
 
+def show_explained(result: Result) -> None:
+    """Print the rows of EXPLAIN, whose only numbers with digits after the point are errors."""
+    rows = (tuple(number(v) if isinstance(v, float) else v for v in row) for row in result.rows)
+    _result_table(replace(result, rows=tuple(rows))).show(console())
+
+
 def show_budget(release: Release) -> None:
     """Print what this release cost, and what the ledger has left."""
     console().print(
@@ -200,9 +221,10 @@ def _result_table(result: Result) -> Grid:
     for place, row in enumerate(result.rows):
         cells = []
         for (name, _), value in zip(result.columns, row, strict=True):
-            cells.append("NULL" if value is None else str(value))
-            if name in result.rmse:
-                cells.append(number(result.rmse[name][place]))
+            error = result.rmse[name][place] if name in result.rmse else None
+            cells.append(shown(value, error))
+            if error is not None:
+                cells.append(number(error))
         table.add(*cells)
     return table
 
@@ -212,7 +234,7 @@ def show_rehearsal(rehearsal: Rehearsal) -> None:
     screen = console()
     asked, plan = rehearsal.asked, rehearsal.asked.plan
     screen.print(
-        f"epsilon {plan.epsilon}, mechanism {plan.mechanism}, {len(plan.analysts)} analysts. "
+        f"epsilon {plan.epsilon}, mechanism {plan.mechanism}, {_analysts(asked)}. "
         "Nothing is spent, no record is read and nothing is written."
     )
     if rehearsal.completed is not None:

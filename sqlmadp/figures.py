@@ -16,8 +16,7 @@ from sqlmadp.asked import Asked
 from sqlmadp.certificate import Certificate, Join
 from sqlmadp.errors import NotSupportedError, Problem
 from sqlmadp.mechanism.bounds import Bounds
-from sqlmadp.mechanism.catalogue import PROMISED
-from sqlmadp.preview import Preview
+from sqlmadp.preview import Preview, Previews
 from sqlmadp.private import Ledger
 from sqlmadp.rehearsal import Rehearsal
 from sqlmadp.release import Release
@@ -64,13 +63,11 @@ def _queries(asked: Asked | None) -> list[dict[str, Any]]:
     ]
 
 
-def plan_figures(
-    asked: Asked,
-    previews: Mapping[str, Preview | NotSupportedError],
-    least: Mapping[str, Fraction],
-) -> dict[str, Any]:
+def plan_figures(previews: Previews, least: Mapping[str, Fraction]) -> dict[str, Any]:
     """Return what ``plan --json`` prints; ``least`` epsilon by mechanism, if targets were given."""
+    asked = previews.asked
     return {
+        **_late(previews),
         **({"least_epsilon": {name: str(each) for name, each in least.items()}} if least else {}),
         "epsilon": str(asked.plan.epsilon),
         "cells": asked.domain.cells,
@@ -80,6 +77,20 @@ def plan_figures(
             else _mechanism(asked, each)
             for name, each in previews.items()
         },
+    }
+
+
+def _late(previews: Previews) -> dict[str, Any]:
+    """Return what a plan adds to a completed release, if it does."""
+    if (base := previews.base) is None:
+        return {}
+    plan = previews.asked.plan
+    return {
+        "late": {
+            "added_to": base.time,
+            "analysts": base.newcomers(plan),
+            "charge": str(base.epsilon(plan)),
+        }
     }
 
 
@@ -163,7 +174,7 @@ def certificate_figures(certificate: Certificate) -> dict[str, Any]:
     """Return a certificate as ``release --json`` prints it."""
     return {
         "mechanism": certificate.mechanism,
-        "promised": PROMISED[certificate.mechanism],
+        "promised": certificate.promised,
         "total_error": certificate.total,
         **_beside(certificate.total, certificate.bounds),
         "analysts": {

@@ -39,7 +39,7 @@ def certify_late(
     """
     plan = asked.plan
     with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
-        joins = _joins(asked, measurements, reads)
+        joins = joins_so_far(asked, measurements, reads)
         alone = errors_alone(asked, cache)
         compared = bounds(asked.workloads, asked.epsilon_per_record, cache)
     now = joins[-1].errors
@@ -49,7 +49,7 @@ def certify_late(
             alone=alone[analyst.name],
             now=now[analyst.name],
             ratio=ratio(now[analyst.name], alone[analyst.name]),
-            interference=_by_later(analyst.name, joins),
+            interference=changed_by(analyst.name, joins),
         )
         for analyst in plan.analysts
     }
@@ -65,7 +65,7 @@ def certify_late(
     )
 
 
-def _joins(
+def joins_so_far(
     asked: Asked, measurements: Sequence[Measurement], reads: Sequence[Sequence[int]]
 ) -> list[Join]:
     """Return who came with each measurement, and everybody's error from then on."""
@@ -99,7 +99,7 @@ def errors_alone(asked: Asked, cache: StrategyCache | None) -> dict[str, float]:
     return alone
 
 
-def _by_later(name: str, joins: Sequence[Join]) -> dict[str, float]:
+def changed_by(name: str, joins: Sequence[Join]) -> dict[str, float]:
     """Return by whom an error changed: everybody who came later."""
     changes: dict[str, float] = {}
     for before, join in itertools.pairwise(joins):

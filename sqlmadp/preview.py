@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +12,13 @@ from sqlmadp.answer.result import number
 from sqlmadp.answer.table import TextTable
 from sqlmadp.asked import Asked
 from sqlmadp.certificate import Join, joins
-from sqlmadp.errors import NotSupportedError, ProgrammingError
+from sqlmadp.errors import NotSupportedError
+from sqlmadp.late import Base
 from sqlmadp.mechanism.bounds import Bounds, bounds
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.mechanism.fairness import Outcome, noise_variance, outcome
-from sqlmadp.plan import Plan
 from sqlmadp.sql.bind import BoundQuery
-from sqlmadp.strategy.cache import StrategyCache, default_directory
+from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.parallel import select_all
 from sqlmadp.workload.solver import Solver, solver_for
 
@@ -50,9 +50,11 @@ class Preview:
 class Previews(dict[str, Preview | NotSupportedError]):
     """Previews by mechanism; one that cannot serve this domain says why instead."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Asked, base: Base | None = None) -> None:
         super().__init__()
         self.asked = asked
+        self.base = base
+        """The completed release that the plan adds analysts to, if it does."""
 
     def __repr__(self) -> str:
         return self._table().text()
@@ -75,19 +77,6 @@ class Previews(dict[str, Preview | NotSupportedError]):
             rows.append([mechanism, *figures])
         headers = [("mechanism", False), *((title, True) for title in titles)]
         return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
-
-
-def preview_plan(
-    plan: Plan, mechanisms: Sequence[str], progress: Callable[[str], None]
-) -> Previews:
-    """Return what each mechanism would give the analysts of a plan."""
-    if unknown := [name for name in mechanisms if name not in MECHANISMS]:
-        raise ProgrammingError(f"no mechanism {unknown[0]!r}; there are {', '.join(MECHANISMS)}")
-    progress("binding statements")
-    previews = Previews(Asked.bind(plan))
-    cache = StrategyCache(default_directory())
-    previews |= preview(previews.asked, mechanisms, cache, progress)
-    return previews
 
 
 def preview(

@@ -8,31 +8,23 @@ rehearsal.  Nothing is spent, no record is read, and no ledger is made.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
-from sqlmadp.answer.reconstruct import weighed
 from sqlmadp.asked import Asked
 from sqlmadp.checking import source_identity, source_problems
 from sqlmadp.errors import InputError, NotSupportedError
-from sqlmadp.joining import errors_alone
-from sqlmadp.late import Base, find_base, known_rows
-from sqlmadp.mechanism.bounds import bounds
-from sqlmadp.mechanism.complement import errors_from
-from sqlmadp.mechanism.fairness import Outcome, noise_variance
+from sqlmadp.late import Base, find_base
+from sqlmadp.outlook import late_preview
 from sqlmadp.plan import Plan
-from sqlmadp.preview import Preview, preview, query_error
+from sqlmadp.preview import Preview, preview
 from sqlmadp.private import Ledger
 from sqlmadp.private.ledger_place import check_place
 from sqlmadp.private.measure import calibrate
 from sqlmadp.private.tie import check_tie
-from sqlmadp.release import Progress, added
+from sqlmadp.release import Progress
 from sqlmadp.strategy.cache import StrategyCache
-from sqlmadp.workload.solver import solver_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,30 +79,6 @@ def _preview(asked: Asked, cache: StrategyCache | None) -> Preview:
     if isinstance(found, NotSupportedError):
         raise found
     return found
-
-
-def late_preview(asked: Asked, base: Base, cache: StrategyCache | None) -> Preview:
-    """Return what newcomers would add, and everybody's errors from all measurements then."""
-    strategy = added(asked, base, cache)
-    epsilon = base.epsilon(asked.plan) / asked.domain.records_between_neighbours
-    weight = 1 / math.sqrt(noise_variance(strategy.sensitivity, epsilon))
-    rows = [*known_rows(base.measurements, asked.domain)]
-    rows += [weighed(block, weight) for block in strategy.blocks]
-    solvers = {reads: solver_for([rows[n] for n in reads]) for reads in set(strategy.reads)}
-    readers = [solvers[reads] for reads in strategy.reads]
-    everyone = zip(readers, asked.workloads, strict=True)
-    given = Outcome(
-        strategy,
-        tuple(errors_from(solver, [workload])[0] for solver, workload in everyone),
-        tuple(errors_alone(asked, cache).values()),
-        np.ones((len(readers), len(readers))),  # Nobody's error rises.
-    )
-    queries = (
-        tuple(query_error(query, solver, 1.0) for query in own)
-        for own, solver in zip(asked.queries, readers, strict=True)
-    )
-    compared = bounds(asked.workloads, asked.epsilon_per_record, cache)
-    return Preview(given, compared, tuple(queries))
 
 
 def _look(asked: Asked, identity: str) -> tuple[Fraction, str | None, Base | None]:

@@ -25,7 +25,7 @@ from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked
 from sqlmadp.certificate import Certificate, certify
-from sqlmadp.errors import NotReleasedError, ProgrammingError
+from sqlmadp.errors import NotReleasedError, NotSupportedError, ProgrammingError
 from sqlmadp.joining import certify_late
 from sqlmadp.late import Base, bringing, complement, everything, find_base, known_rows
 from sqlmadp.mechanism.base import JointStrategy
@@ -37,6 +37,7 @@ from sqlmadp.private import Ledger, Measurement, measure
 from sqlmadp.private.engines import Source
 from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.bind import BoundQuery
+from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import Statement, split
 from sqlmadp.staging import held
 from sqlmadp.strategy.cache import StrategyCache, default_directory
@@ -102,11 +103,20 @@ class Release:
         return with_errors(found) if self.stated_errors else found
 
     def results(self) -> dict[str, dict[str, Result]]:
-        """Return the rows of every query of every analyst, by name."""
-        return {
-            analyst.name: {query.name: self.result(analyst.name, query) for query in own}
-            for analyst, own in zip(self.asked.plan.analysts, self.asked.queries, strict=True)
-        }
+        """Return the rows of every query of every analyst, by name.
+
+        Statements of equal text have one result, if they are answered from the same blocks.
+        """
+        found: dict[tuple[str, tuple[int, ...]], Result] = {}
+        results: dict[str, dict[str, Result]] = {}
+        for analyst, own in zip(self.asked.plan.analysts, self.asked.queries, strict=True):
+            results[analyst.name] = {}
+            for query in own:
+                key = (query.statement.text, tuple(self._reads(analyst.name)))
+                if key not in found:
+                    found[key] = self.result(analyst.name, query)
+                results[analyst.name][query.name] = found[key]
+        return results
 
     def query(self, sql: str, analyst: str | None = None) -> Result:
         """Answer any further statement that the measurement supports; spends nothing."""
@@ -161,10 +171,13 @@ def release(
                     select_all(asked.workloads, cache, progress=selecting(progress))
                 progress("selecting a strategy")
                 strategy = select(asked, cache) if base is None else added(asked, base, cache)
+                _require_memory(strategy, plan.limits)
                 progress("measuring")
                 measurement = measure(
                     strategy.blocks,
-                    source=Source(location=plan.source, folder=plan.folder),
+                    source=Source(
+                        location=plan.source, folder=plan.folder, memory=plan.limits.memory
+                    ),
                     domain=asked.domain,
                     ledger=ledger,
                     release=asked.release_id,
@@ -175,6 +188,18 @@ def release(
                 )
             progress("answering")
             return Release(asked, everything(measurement, ledger), ledger.spent, ledger.left)
+
+
+def _require_memory(strategy: JointStrategy, limits: Limits) -> None:
+    """Raise NotSupportedError, before any data, if measuring would take too much memory."""
+    rows = sum(block.rows for block in strategy.blocks)
+    if rows > limits.measured_rows:
+        finest = max(strategy.blocks, key=lambda block: block.rows).marginal.scope
+        raise NotSupportedError(
+            f"this release would measure {rows:,} strategy queries, most of them over "
+            f"{', '.join(finest)}; {limits.memory:,} MB are enough for {limits.measured_rows:,}. "
+            f"Nothing was read or spent. Ask for fewer columns at once. {advice('memory')}"
+        )
 
 
 def released(plan: Plan) -> Release:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, time
 from difflib import get_close_matches
 from functools import cached_property
@@ -98,8 +98,14 @@ class TomlFile:
                 hint="Give one of the two another name, or remove it.",
                 line=number,
             )
-        message = f"not TOML: {message[:1].lower()}{message[1:]}"
-        return self._problem(message, code="not-toml", line=line, column=column)
+        problem = self._problem(
+            f"not TOML: {message[:1].lower()}{message[1:]}",
+            code="not-toml",
+            hint='Text and exact numbers stand in quotes: key = "value".',
+            line=line,
+            column=column,
+        )
+        return replace(problem, excerpt=_excerpt(lines[line - 1], column))
 
     @cached_property
     def _lines(self) -> dict[Key, int]:
@@ -156,6 +162,13 @@ class Table:
             return value
         self.refuse(name, allowed)
         return None
+
+
+def _excerpt(line: str, column: int) -> str:
+    """Return a line with a mark below its column; nothing of a URL, which may hold a password."""
+    if not column or len(line) > 120 or "://" in line or not line.isprintable():
+        return ""
+    return f"{line}\n{' ' * (column - 1)}^"
 
 
 def is_name(text: str) -> bool:

@@ -3,7 +3,7 @@
 Changes apply in this order: analysts leave, analysts join, shares are set, epsilon is set.
 Whoever leaves or joins changes the shares of the others in proportion; a newcomer takes an equal
 share unless one is named.  Shares that are named are exact, and the others share the rest in
-proportion to what they had.
+proportion to what they had.  A changed plan is looked at as if nothing had been released.
 
 Strategies do not depend on epsilon, and every RMSE is proportional to 1 / epsilon.  So the least
 epsilon that meets a target is known from one preview: ``epsilon max(rmse / target)``.
@@ -17,10 +17,11 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
+from sqlmadp.analysts import Analyst
 from sqlmadp.asked import Asked
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.plan import Analyst, Plan
-from sqlmadp.preview import Preview
+from sqlmadp.plan import Plan
+from sqlmadp.preview import Preview, Previews
 
 DIGITS = 6
 """Significant digits of a least epsilon, rounded up."""
@@ -37,7 +38,9 @@ class Changes:
     epsilon: Fraction | None = None
 
     def apply(self, plan: Plan) -> Plan:
-        """Return the changed plan."""
+        """Return the changed plan, measured at once; the plan itself if nothing is changed."""
+        if not (self.without or self.joining or self.shares or self.epsilon):
+            return plan
         members = {analyst.name: analyst for analyst in plan.analysts}
         for name in self.without:
             if name not in members:
@@ -52,7 +55,23 @@ class Changes:
             newcomer = Analyst(name=name, files=(file,), share=share)
             members = {each.name: each for each in (*others, newcomer)}
         analysts = _with_shares(members, self.shares)
-        return replace(plan, analysts=analysts, epsilon=self.epsilon or plan.epsilon)
+        epsilon = self.epsilon or plan.epsilon
+        return replace(plan, analysts=analysts, epsilon=epsilon, late=False)
+
+
+def least_epsilons(previews: Previews, targets: Mapping[str, float]) -> dict[str, Fraction]:
+    """Return, by mechanism, the least epsilon that meets the targets; nothing without targets."""
+    if targets and (base := previews.base) is not None:
+        raise ProgrammingError(
+            f"a target names the least epsilon of a plan that is measured at once, but this one "
+            f"adds {', '.join(base.newcomers(previews.asked.plan))} to the release of {base.time}; "
+            "write late = false in the plan to see what measuring everything anew would take"
+        )
+    return {
+        name: least_epsilon(previews.asked, each, targets)
+        for name, each in previews.items()
+        if targets and isinstance(each, Preview)
+    }
 
 
 def least_epsilon(asked: Asked, preview: Preview, targets: Mapping[str, float]) -> Fraction:

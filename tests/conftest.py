@@ -5,6 +5,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from hypothesis import settings
+
+settings.register_profile("ours", deadline=None)  # A busy machine is no failure.
+settings.load_profile("ours")
 
 SCHEMA = """
 table = "visits"

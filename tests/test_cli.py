@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,7 +39,7 @@ def test_the_module_runs_as_a_program(plans):
     done = subprocess.run(
         [sys.executable, "-m", "sqlmadp", "check", path], capture_output=True, text=True, check=True
     )
-    assert "1 queries of 1 analysts are in order" in done.stdout
+    assert "1 query of 1 analyst is in order" in done.stdout
     assert done.stderr == ""
 
 
@@ -203,6 +204,17 @@ class TestBadInput:
             ("bob.sql", 1),
             ("bob.sql", 2),
         }
+
+    def test_a_name_given_twice_hides_no_other_mistake(self, plans):
+        alice = (
+            "-- name: a\nSELECT COUNT(*) FROM visits WHERE age > $low;\n"
+            "-- name: a\nSELECT MAX(age) FROM visits;\nSELECT agee FROM visits"
+        )
+        result = run("check", plans.write({"alice": alice}))
+        parts = ["alice.sql:2:", "$low", "alice.sql:4:", "MAX(age)", "used twice", "alice.sql:5:"]
+        self.is_a_refusal(plans, result, parts)
+        lines = [int(n) for n in re.findall(r"alice\.sql:(\d+):", result.stderr)]
+        assert lines == sorted(lines)
 
     @pytest.mark.parametrize(
         ("change", "parts"),

@@ -1,8 +1,15 @@
 """The paper's experiments at tiny sizes: generated, measured, kept, continued, drawn."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 import xml.etree.ElementTree as Tree
+from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -26,6 +33,11 @@ def settings(experiment="practical", **changed):
     return Settings(experiment=experiment, **{**given, **sizes, **changed})
 
 
+def schema_of(name):
+    path = Path(__file__).parent.parent / "schemas" / f"{name}.schema.json"
+    return json.loads(path.read_text())
+
+
 def experiment(*arguments):
     return CliRunner().invoke(main, ["experiment", *map(str, arguments)])
 
@@ -45,6 +57,7 @@ def test_every_experiment_writes_a_table_and_box_plots(name, sizes, tmp_path):
     done = experiment(name, *sizes, *chosen, *common)
     assert done.exit_code == 0, done.output
     figures = json.loads(done.stdout)
+    jsonschema.validate(figures, schema_of(f"experiment-{name}"))
     labels = [f"tolerance {t}" for t in ("0.1", "0.01", "0.001", "0.0001", "0")]
     assert list(figures["mechanisms"]) == (labels if name == "tolerance" else list(FEW))
     for each in figures["mechanisms"].values():
@@ -112,6 +125,29 @@ def test_a_run_that_was_interrupted_is_continued(tmp_path, monkeypatch):
     assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert [dict(each) for each in again] == [dict(each) for each in whole]
     assert run(settings(), instances=3, folder=tmp_path) == again[:3]
+
+
+def test_ctrl_c_ends_a_run_without_a_traceback_and_the_next_run_goes_on(tmp_path):
+    few = ["--cells", "8", "--analysts", "4", "--mechanism", "waterfilling", "-t", "40", "--json"]
+    command = [sys.executable, "-m", "sqlmadp", "experiment", "practical", *few]
+    command += ["--jobs", "2", "--out", str(tmp_path / "cut")]
+    file = tmp_path / "cut" / "practical.jsonl"
+    begun = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    while begun.poll() is None and not (file.exists() and file.read_bytes().count(b"\n") > 2):
+        time.sleep(0.01)
+    os.killpg(begun.pid, signal.SIGINT)  # As a terminal does: every process of it.
+    printed, said = begun.communicate(timeout=60)
+    assert begun.returncode == 130, said
+    assert said.decode().strip() == "interrupted; what was done is kept: run it again to go on"
+    assert printed == b""
+    kept = file.read_bytes()
+    assert 2 < kept.count(b"\n") < 41
+    again = subprocess.run(command, capture_output=True, check=True)
+    assert file.read_bytes().startswith(kept[: kept.rfind(b"\n") + 1])
+    whole = experiment("practical", *few, "--jobs", 1, "--out", tmp_path / "whole")
+    assert json.loads(again.stdout) == json.loads(whole.stdout)
 
 
 def test_results_of_other_settings_are_not_mixed_in(tmp_path):

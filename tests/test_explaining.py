@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from sqlmadp.answer.errors import WITHIN
+from sqlmadp.answer.explain import OTHERS
 from sqlmadp.cli import main
 
 ALICE = """
@@ -49,6 +50,14 @@ def test_explain_tells_scope_cells_groups_and_answers_and_needs_no_release(path,
     assert not (plans.folder / "visits.ledger").exists()
 
 
+def test_explain_shows_three_digits_to_people_and_all_to_programs(path):
+    sql = "SELECT age, COUNT(*) AS n FROM visits GROUP BY age"
+    exact = explained(path, sql)["n"][-2]
+    shown = run("query", path, f"EXPLAIN {sql}")[1]
+    assert f" {exact:.3g}  exact" in shown
+    assert len(str(exact)) > len(f"{exact:.3g}")
+
+
 def test_explain_says_the_error_that_the_release_states(path):
     *_, before, note = explained(path, "SELECT age, 2 * COUNT(*) AS m FROM visits GROUP BY age")[
         "m"
@@ -68,6 +77,12 @@ def test_explain_says_which_errors_depend_on_the_answers_and_which_queries_are_n
     *_, rmse, note = explained(path, "SELECT day, COUNT(*) AS n FROM visits GROUP BY day")["n"]
     assert rmse is None
     assert note.startswith("not covered: column 'day' is not part of what the release measured")
+
+
+def test_explain_says_of_each_column_whether_it_is_covered(path):
+    rows = explained(path, "SELECT COUNT(*) AS n, COUNT_IF(sex = 'm') AS m FROM visits")
+    assert rows["n"][-2:] == [None, OTHERS]
+    assert rows["m"][-1].startswith("not covered: column 'sex'")
 
 
 def test_explain_of_an_analyst_reads_what_that_analyst_reads(plans):

@@ -138,6 +138,67 @@ def test_a_rehearsal_says_what_newcomers_would_be_charged_and_everybodys_errors(
     assert done.spent == first.spent + Fraction(1, 4)
 
 
+@pytest.mark.parametrize("mechanism", ["waterfilling", "independent", "pareto"])
+def test_plan_shows_what_a_release_then_does(write, mechanism):
+    release(write("alice", "bob", mechanism=mechanism), None)
+    plan = write("alice", "bob", "carol", mechanism=mechanism)
+    shown = json.loads(run("plan", plan.path, "--mechanism", mechanism).stdout)
+    done = release(plan, None)
+    late = shown["late"]
+    assert (late["analysts"], late["charge"]) == (["carol"], "1/4")
+    assert Fraction(late["charge"]) == done.measurement.epsilon
+    previewed, certificate = shown["mechanisms"][mechanism], done.certificate
+    assert [join["analysts"] for join in previewed["joins"]] == [["alice", "bob"], ["carol"]]
+    for name, standing in certificate.analysts.items():
+        found = previewed["analysts"][name]
+        assert found["error"] == pytest.approx(standing.now)
+        assert found["alone"] == pytest.approx(standing.alone)
+    for name in ("alice", "bob"):
+        changed = certificate.analysts[name].interference["carol"]
+        assert previewed["interference_matrix"]["carol"][name] == pytest.approx(changed)
+        assert changed <= 1 + 1e-9
+    # Once it is released, the plan still shows the same.
+    again = json.loads(run("plan", plan.path, "--mechanism", mechanism).stdout)
+    assert again["mechanisms"] == shown["mechanisms"]
+
+
+def test_plan_says_whom_it_adds_to_what_and_for_how_much(write):
+    release(write("alice", "bob"), None)
+    plan = write("alice", "bob", "carol")
+    text = CliRunner().invoke(main, ["plan", str(plan.path)]).stdout
+    assert "This adds carol to the release of" in text
+    assert "the charge is epsilon 1/4" in text
+    assert "errors after each join" in text
+    assert "nobody worse off because of somebody who joined after them" in text
+
+
+def test_plan_refuses_what_release_refuses_unless_it_is_to_measure_everything_anew(write):
+    release(write("alice", "bob"), None)
+    refused = run("plan", write("alice", "bob", "carol", alice="1/4").path)
+    assert refused.exit_code == 1
+    assert "brought epsilon 1/3" in refused.stderr
+    anew = write("alice", "bob", "carol", alice="1/4", extra="late = false\n")
+    shown = json.loads(run("plan", anew.path).stdout)
+    assert "late" not in shown
+    assert "joins" not in shown["mechanisms"]["waterfilling"]
+
+
+def test_what_if_looks_at_a_plan_as_if_nothing_had_been_released(write):
+    release(write("alice", "bob"), None)
+    plan = write("alice", "bob", "carol")
+    for option in (["--without", "bob"], ["--share", "carol=1/2"], ["--epsilon", "2"]):
+        shown = run("plan", plan.path, "--mechanism", "identity", *option)
+        assert shown.exit_code == 0, shown.stderr
+        assert "late" not in json.loads(shown.stdout)
+    refused = run("plan", plan.path, "--mechanism", "identity", "--target-rmse", "old=1")
+    assert refused.exit_code == 1
+    assert "adds carol to the release of" in refused.stderr
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [*map(str, arguments), "--json"])
+
+
 def test_explain_speaks_of_all_measurements(write):
     release(write("alice", "bob"), None)
     plan = write("alice", "bob", "carol")

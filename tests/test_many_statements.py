@@ -1,13 +1,18 @@
 """Statements that many analysts ask, and scopes that only all of them together make too large."""
 
+from dataclasses import replace
+
 import pytest
 
 from sqlmadp import asked as asking
+from sqlmadp import oversized
 from sqlmadp.asked import Asked
-from sqlmadp.errors import SqlError
+from sqlmadp.errors import NotSupportedError, SqlError
 from sqlmadp.mechanism.fairness import outcome
 from sqlmadp.mechanism.waterfilling import Waterfilling
 from sqlmadp.plan import Plan
+from sqlmadp.release import release
+from sqlmadp.strategy import layout, products
 
 SCHEMA = """table = "people"
 [columns.age]
@@ -15,6 +20,10 @@ type = "integer"
 min = 0
 max = 99
 [columns.height]
+type = "integer"
+min = 0
+max = 99
+[columns.weight]
 type = "integer"
 min = 0
 max = 99
@@ -86,6 +95,50 @@ def test_a_scope_that_is_too_large_for_everyone_together_is_refused_by_statement
     assert "age, height" in problem.message
     assert "10,000 cells" in problem.message
     assert "5,000" in problem.message
+
+
+def test_overlapping_scopes_that_no_strategy_is_for_are_refused_by_statement(plan, monkeypatch):
+    monkeypatch.setattr(oversized, "ALWAYS", 10)
+    for module in (layout, products):
+        monkeypatch.setattr(module, "MOST_COORDINATES", 100)
+    monkeypatch.setattr(layout, "WHOLE_CELLS", 100)
+    ranges = "SELECT COUNT(*) FROM people WHERE age < {0} AND height < {0};\n"
+    wide = "".join(ranges.format(10 * k) for k in range(1, 10))
+    other = "SELECT age, weight, COUNT(*) FROM people WHERE weight < 30 GROUP BY ALL;"
+    with pytest.raises(SqlError) as caught:
+        Asked.bind(plan(ann=wide + other, bob="SELECT COUNT(*) FROM people;"))
+    [problem] = caught.value.problems
+    assert problem.code == "scopes-too-large"
+    assert (problem.file[-7:], problem.line) == ("ann.sql", 10)
+    assert "the statements of 'ann' over age x height and age x weight" in problem.message
+    assert "coordinates together; at most" in problem.message
+    # Whoever asks for one of them at a time can be served, unless all are selected for at once.
+    apart = plan(ann=wide, bob=other)
+    Asked.bind(apart)
+    with pytest.raises(SqlError, match="all analysts"):
+        Asked.bind(replace(apart, mechanism="utilitarian"))
+
+
+def test_a_scope_that_memory_is_too_small_for_is_refused_by_statement(plan):
+    fine = "SELECT age % 10 AS a, height % 10 AS h, COUNT(*) FROM people GROUP BY ALL;"
+    finer = "SELECT age, height, COUNT(*) FROM people GROUP BY ALL;"
+    Asked.bind(plan("[limits]\nmemory = 1\n", ann=fine))
+    Asked.bind(plan("[limits]\nmemory = 100\n", ann=fine, bob=finer))
+    with pytest.raises(SqlError) as caught:
+        Asked.bind(plan("[limits]\nmemory = 1\n", ann=fine, bob=finer))
+    [problem] = caught.value.problems
+    assert problem.code == "scope-too-large"
+    assert problem.file.endswith("bob.sql")
+    assert "2,048 cells" in problem.message
+    assert "memory = ..." in problem.hint
+
+
+def test_a_strategy_that_memory_is_too_small_for_is_refused_before_any_data(plan):
+    table = "SELECT age % 40 AS a, height % 40 AS h, COUNT(*) FROM people GROUP BY ALL;"
+    opened = plan("[limits]\nmemory = 1\n", ann=table, bob=table)
+    opened = replace(opened, mechanism="independent")  # Everybody's own 1,600 cells.
+    with pytest.raises(NotSupportedError, match=r"strategy queries, .* Nothing was read or spent"):
+        release(opened, None)
 
 
 def test_nobody_among_many_analysts_is_worse_off_for_the_others(plan):

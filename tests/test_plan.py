@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sqlmadp.analysts import Analyst
 from sqlmadp.errors import PlanError
 from sqlmadp.mechanism import catalogue
-from sqlmadp.plan import MECHANISMS, Analyst, Plan
+from sqlmadp.plan import MECHANISMS, Plan
 from sqlmadp.schema.declaration import read_schema
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -371,6 +372,7 @@ query = "alice.sql"
 def test_a_plan_that_is_no_toml_says_where(problems):
     (problem,) = problems('schema = "people.toml"\nepsilon = \n')
     assert str(problem).split("plan.toml")[1].startswith(":2:11: not TOML: invalid value")
+    assert "\n    epsilon = \n              ^\n" in str(problem)
 
 
 def test_a_missing_plan_is_named(tmp_path):
@@ -459,3 +461,9 @@ def test_post_processing_and_late_analysts_are_switched_by_true_and_false(plan, 
     assert (changed.nonnegative, changed.consistent, changed.late) == (True, True, False)
     (problem,) = problems("late = 1\n" + HEAD + ALICE)
     assert "true or false" in str(problem)
+
+
+def test_a_line_that_may_hold_a_password_is_not_shown(problems):
+    (problem,) = problems("source = postgresql://me:secret@host/db\n")
+    assert "not TOML" in str(problem)
+    assert "secret" not in str(problem)

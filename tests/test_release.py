@@ -105,6 +105,18 @@ def test_without_noise_every_statement_returns_what_duckdb_returns(plans, mechan
             assert sorted(result.rows, key=repr) == sorted(rows, key=repr), sql
 
 
+@pytest.mark.parametrize("mechanism", ["waterfilling", "independent"])
+def test_a_statement_is_answered_once_for_all_who_read_the_same(plans, mechanism):
+    sql = "SELECT sex, COUNT(*) FROM visits GROUP BY sex"
+    asked = {"alice": f"{sql};\n{sql}", "bob": sql}
+    done = release(Plan.open(plans.write(asked, mechanism=mechanism)), None)
+    first, second = done.results()["alice"].values()
+    (bobs,) = done.results()["bob"].values()
+    assert first is second
+    assert (first == bobs) == (mechanism == "waterfilling")  # Alone, bob has noise of his own.
+    assert done.rows("bob", "q1") == bobs
+
+
 def test_every_group_that_the_domain_allows_comes_back_in_declared_order(plans):
     sql = "SELECT sex, smoker, COUNT(*) FROM visits WHERE age = 0 AND cost = 3 GROUP BY sex, smoker"
     plan = Plan.open(plans.write({"alice": sql}, epsilon=EXACT, budget=EXACT))

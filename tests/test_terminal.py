@@ -1,12 +1,16 @@
 """What the command line does on a terminal, and what it leaves out elsewhere."""
 
+import contextlib
 import io
 import os
 import pty
 import re
 import resource
+import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +18,7 @@ from rich.console import Console
 
 from sqlmadp.cli import main
 from sqlmadp.grid import Grid, Header
+from sqlmadp.plan import Plan
 
 TOTAL = "-- name: all\nSELECT COUNT(*) AS n FROM visits"
 GROUPS = "SELECT age, COUNT(*) AS n FROM visits GROUP BY age"
@@ -78,6 +83,13 @@ def test_quiet_shows_no_stage_and_no_notice(unfair):
     assert "spent 1 in all" in shown
 
 
+def test_a_note_stands_on_a_line_of_its_own_above_the_bar(unfair):
+    code, shown = on_a_terminal("release", unfair)
+    assert code == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert re.search(r"[\r\n]this is a new release", plain)
+
+
 def test_away_from_a_terminal_there_are_no_escapes_and_no_stages(unfair):
     done = subprocess.run(
         [sys.executable, "-m", "sqlmadp", "plan", unfair],
@@ -138,10 +150,85 @@ def test_the_shell_completes_commands_and_choices(words, completed):
     assert f"plain,{completed}" in result.stdout
 
 
+def test_the_shell_completes_the_analysts_of_the_plan(unfair):
+    words = f"sqlmadp report {unfair} --analyst b"
+    environment = {
+        "_SQLMADP_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    result = CliRunner().invoke(main, prog_name="sqlmadp", env=environment)
+    assert result.stdout.splitlines() == ["plain,bob"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_what_a_start_up_file_loads_is_sound_for_its_shell(shell, tmp_path):
+    loaded = CliRunner().invoke(
+        main, prog_name="sqlmadp", env={"_SQLMADP_COMPLETE": f"{shell}_source"}
+    )
+    assert "_sqlmadp_completion" in loaded.stdout
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} at hand")
+    script = tmp_path / "completion"
+    script.write_text(loaded.stdout)
+    subprocess.run([shell, "-n", script], check=True)  # Parses it.
+
+
 def test_a_mistyped_command_is_answered_with_the_right_one():
     result = CliRunner().invoke(main, ["relaese"])
     assert result.exit_code == 2
     assert "release" in result.stderr
+
+
+class TestInterrupts:
+    def test_one_that_was_swallowed_keeps_a_release_from_spending(self, plans, unfair, monkeypatch):
+        opened = Plan.open
+
+        def careless(path):
+            with contextlib.suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+            return opened(path)
+
+        monkeypatch.setattr("sqlmadp.cli.releasing.Plan.open", careless)
+        result = CliRunner().invoke(main, ["release", str(unfair)])
+        assert result.exit_code == 130
+        assert "interrupted" in result.stderr
+        assert not (plans.folder / "visits.ledger").exists()
+        monkeypatch.undo()
+        assert CliRunner().invoke(main, ["release", str(unfair)]).exit_code == 0
+
+    def test_one_that_duckdb_notices_is_no_traceback(self, unfair, monkeypatch):
+        def noticed(path):
+            raise RuntimeError("Query interrupted")
+
+        monkeypatch.setattr("sqlmadp.cli.releasing.Plan.open", noticed)
+        result = CliRunner().invoke(main, ["release", str(unfair)])
+        assert result.exit_code == 130
+
+    @pytest.mark.parametrize("seconds", [0.5, 3.0])
+    def test_processes_that_share_the_work_die_without_a_word(self, tmp_path, seconds):
+        command = ["experiment", "practical", "--jobs", "2", "--out", str(tmp_path / "out")]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sqlmadp", *command],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        wait_for(tmp_path / "out" / "practical.jsonl")
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGINT)  # As a terminal does: to all of them.
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 130
+        kept = "what was done is kept: run it again to go on"
+        assert said.splitlines()[1:] == [f"interrupted; {kept}"]
+
+
+def wait_for(path):
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_help_takes_less_than_three_tenths_of_a_second_of_cpu_time():

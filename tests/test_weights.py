@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sqlmadp.outlook import preview_plan
 from sqlmadp.plan import Plan
-from sqlmadp.preview import preview_plan
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from sqlmadp.cli import main
 from sqlmadp.errors import ProgrammingError
+from sqlmadp.outlook import preview_plan
 from sqlmadp.plan import Plan
-from sqlmadp.preview import preview_plan
 from sqlmadp.what_if import Changes, least_epsilon, rounded_up
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "covid"

@@ -9,6 +9,7 @@ because it depends on the answers, is said in ``note`` and has no number.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,46 +35,57 @@ COLUMNS = (
 
 EXACT = "exact"
 LATER = "depends on the answers: known after the release"
+OTHERS = "covered, but other columns are not, so the statement as a whole is refused"
 
 
 def explain(query: BoundQuery, estimate: Estimate) -> Result:
     """Return the rows of EXPLAIN for a bound statement."""
-    try:
-        for block in query.aggregates:
-            estimate.rmse(block)
-        errors = exact_errors(query, estimate, Desk()).errors
-        reason = ""
-    except NotCoveredError as error:
-        errors, reason = {}, f"not covered: {error}"
-    rows = [
-        (name, *_measured(query, place), *_error(errors.get(place), reason, kind))
-        for place, (name, kind) in enumerate(query.columns)
-        if query.kinds[place] != Kind.FREE
-    ]
+    whole = _gap(query.aggregates, estimate)
+    errors = {} if whole else exact_errors(query, estimate, Desk()).errors
+    rows = []
+    for place, (name, kind) in enumerate(query.columns):
+        if query.kinds[place] != Kind.FREE:
+            parts = _parts(query, place)
+            gap = (_gap(parts, estimate) or OTHERS) if whole else ""
+            measured = _measured(parts, query.rows)
+            rows.append((name, *measured, *_error(errors.get(place), gap, kind)))
     return Result(COLUMNS, tuple(rows), {})
 
 
-def _measured(query: BoundQuery, place: int) -> tuple[Any, ...]:
-    """Return scope, cells, groups and answers of what a column is worked out from."""
+def _gap(parts: Sequence[Block], estimate: Estimate) -> str:
+    """Return why what was, or would be, measured does not answer all parts; nothing if it does."""
+    try:
+        for part in parts:
+            estimate.rmse(part)
+    except NotCoveredError as error:
+        return f"not covered: {error}"
+    return ""
+
+
+def _parts(query: BoundQuery, place: int) -> Sequence[Block]:
+    """Return what a column is worked out from."""
     measure = query.measures[place]
     if measure is None:
-        parts: list[Block] = list(query.aggregates)
-    else:
-        block = query.top_block
-        pieces = [block.pieces[number] for number in block.aggregates[measure].pieces]
-        parts = [part for piece in pieces for part in piece.blocks]
+        return query.aggregates
+    block = query.top_block
+    pieces = [block.pieces[number] for number in block.aggregates[measure].pieces]
+    return [part for piece in pieces for part in piece.blocks]
+
+
+def _measured(parts: Sequence[Block], groups: int) -> tuple[Any, ...]:
+    """Return scope, cells, groups and answers of what a column is worked out from."""
     scope = sorted({name for part in parts for name in part.marginal.scope})
     return (
         " x ".join(scope) or "the total",
         sum(part.marginal.size for part in parts),
-        query.rows,
+        groups,
         sum(part.rows for part in parts),
     )
 
 
-def _error(errors: np.ndarray | None, reason: str, kind: str) -> tuple[float | None, str]:
-    if reason or not is_number(kind):
-        return None, reason or "not a number: it has no error"
+def _error(errors: np.ndarray | None, gap: str, kind: str) -> tuple[float | None, str]:
+    if gap or not is_number(kind):
+        return None, gap or "not a number: it has no error"
     if errors is None:
         return None, LATER
     known = errors[np.isfinite(errors)]

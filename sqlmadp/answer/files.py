@@ -7,6 +7,7 @@ the expected errors too.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,18 +37,28 @@ def encode(value: Any) -> bytes:
 
 def write_results(results: Mapping[str, Mapping[str, Result]], folder: Path, form: str) -> None:
     """Write all results of all analysts, each to ``folder/analyst/query.form``."""
+    written: dict[int, Path] = {}
     with duckdb.connect(":memory:") as connection:
         for analyst, own in results.items():
             for name, result in own.items():
-                _write_result(result, folder / analyst / f"{name}.{form}", connection)
+                path = folder / analyst / f"{name}.{form}"
+                _write_result(result, path, connection, like=written.get(id(result)))
+                written.setdefault(id(result), path)
 
 
-def _write_result(result: Result, path: Path, connection: duckdb.DuckDBPyConnection) -> None:
-    """Write a result to ``path`` in the format of its suffix, whole or not at all."""
+def _write_result(
+    result: Result, path: Path, connection: duckdb.DuckDBPyConnection, like: Path | None
+) -> None:
+    """Write a result to ``path`` in the format of its suffix, whole or not at all.
+
+    ``like`` is a file that holds it already.
+    """
     aside = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".json":
+        if like is not None:
+            shutil.copyfile(like, aside)
+        elif path.suffix == ".json":
             aside.write_bytes(encode(as_json(result)) + b"\n")
         else:
             _copy(result.relation(connection), aside, path.suffix[1:])

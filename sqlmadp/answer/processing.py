@@ -3,6 +3,7 @@
     nonnegative   least squares among estimates with no cell below zero      (`nonnegative`)
     consistent    integers that add up, in all cells of all tables           (`whole`)
 
+Where one table holds all that was measured it may be large (`one_table`).
 Both work on the estimate that all answers of a reader are worked out from, so whatever a statement
 adds up agrees with every other statement.  They read the measurement and nothing else: they
 spend nothing, change no release, and can be switched on and off at any time.  Under `independent`
@@ -18,16 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqlmadp.answer.nonnegative import nonnegative, smooth
+from sqlmadp.answer.one_table import TableSolver, whole_cells
 from sqlmadp.answer.tables import cell_rows, nested, tables
 from sqlmadp.answer.whole import whole_estimate
 from sqlmadp.errors import NotSupportedError
-from sqlmadp.schema.marginal import Block, Marginal, cell_weight
+from sqlmadp.schema.marginal import Block, cell_weight
 from sqlmadp.workload.solver import DenseSolver, Solver, solver_for
 
 Matrix = NDArray[np.float64]
 
 MOST_CELLS = 2000
 """Cells of all tables together up to which they are made non-negative or whole."""
+
+MOST_OF_ONE = 50_000
+"""Cells of a single table that holds all others, if each was measured alone."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +65,21 @@ class Processing:
         """Return the solver whose estimates can be processed."""
         if self == Processing() or _is_plain(blocks):
             return solver_for(blocks)
-        self.check(blocks)
-        return DenseSolver(nested(blocks))
+        over_chains = nested(blocks)
+        return _large(over_chains) or DenseSolver(over_chains)
 
     def apply(self, solver: Solver, values: Sequence[Matrix]) -> Matrix:
         """Return the processed estimate from the values of every block."""
         if self == Processing():
             return solver.estimate(values)
+        if isinstance(solver, TableSolver):
+            cells = solver.nonnegative(values) if self.nonnegative else solver.estimate(values)
+            return whole_cells(cells) if self.consistent else cells
         if not isinstance(solver, DenseSolver):  # Every cell is measured alone, all alike.
             cells = solver.estimate(values)
             cells = np.maximum(cells, 0) if self.nonnegative else cells
             return np.rint(cells) if self.consistent else cells
-        marginals = _tables(solver.blocks)
+        marginals = tables(solver.blocks)
         cells = cell_rows(marginals, solver.coordinates)
         given = (solver.information, solver.moments(values), cells)
         estimate = nonnegative(*given) if self.nonnegative else smooth(*given)[1]
@@ -82,7 +90,7 @@ class Processing:
     def check(self, blocks: Sequence[Block]) -> None:
         """Raise NotSupportedError if what these blocks measure is too large to be processed."""
         if self != Processing() and not _is_plain(blocks):
-            _tables(nested(blocks))
+            _large(nested(blocks))
 
 
 def _is_plain(blocks: Sequence[Block]) -> bool:
@@ -90,12 +98,17 @@ def _is_plain(blocks: Sequence[Block]) -> bool:
     return len(blocks) == 1 and cell_weight(blocks[0]) is not None
 
 
-def _tables(blocks: Sequence[Block]) -> list[Marginal]:
+def _large(blocks: Sequence[Block]) -> TableSolver | None:
+    """Return the solver of one large table, or None if the cells are few; refuse any other."""
     found = tables(blocks)
     size = sum(marginal.size for marginal in found)
-    if size > MOST_CELLS:
+    if size <= MOST_CELLS:
+        return None
+    solver = TableSolver.of(blocks, found) if size <= MOST_OF_ONE else None
+    if solver is None:
         raise NotSupportedError(
             f"'nonnegative' and 'consistent' would work on {size:,} cells at once; at most "
-            f"{MOST_CELLS:,} are supported. Leave them out of the plan: they change no release"
+            f"{MOST_CELLS:,} are supported, or {MOST_OF_ONE:,} if one measured combination of "
+            "columns holds all others. Leave them out of the plan: they change no release"
         )
-    return found
+    return solver

@@ -25,7 +25,8 @@ from sqlmadp.answer.processing import Processing
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Block, CellBlock, Marginal, Partition
+from sqlmadp.schema.kronecker import relabelled, scaled
+from sqlmadp.schema.marginal import Block, Marginal, Partition
 from sqlmadp.workload.solver import Answers, Solver
 
 Matrix = NDArray[np.float64]
@@ -132,11 +133,7 @@ class Estimate:
 
 def weighed(block: Block, weight: float) -> Block:
     """Return a block with its rows scaled to another noise."""
-    if weight == 1:
-        return block
-    if isinstance(block, CellBlock):
-        return CellBlock(block.marginal, block.weight * weight)
-    return Block(block.marginal, block.matrix * weight)
+    return block if weight == 1 else scaled(block, weight)
 
 
 def recut(block: Block, cuts: Mapping[str, list[float]], domain: Domain) -> Block:
@@ -148,7 +145,7 @@ def recut(block: Block, cuts: Mapping[str, list[float]], domain: Domain) -> Bloc
             partition = _recut(partition, column, cuts[name])  # noqa: PLW2901
         partitions.append(partition)
     marginal = Marginal(block.marginal.scope, tuple(partitions))
-    return block if marginal == block.marginal else Block(marginal, block.matrix)
+    return block if marginal == block.marginal else relabelled(block, marginal)
 
 
 def _recut(partition: Partition, column: Column, cuts: list[float]) -> Partition:

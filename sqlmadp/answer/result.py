@@ -53,13 +53,12 @@ class Result:
         names = distinct([name for name, _ in self.columns])
         typed = list(zip(names, (kind for _, kind in self.columns), strict=True))
         connection = connection or duckdb.connect(":memory:")
-        listed = ", ".join(f"{quote(name)} {kind}" for name, kind in typed)
-        connection.execute(f"CREATE OR REPLACE TABLE result ({listed})")
-        if self.rows:
-            # Column by column: a hundred times faster than row by row.
-            unnested = ", ".join(f"unnest(CAST(? AS {kind}[]))" for _, kind in typed)
-            values = [list(column) for column in zip(*self.rows, strict=True)]
-            connection.execute(f"INSERT INTO result SELECT {unnested}", values)
+        # Column by column: a hundred times faster than row by row.
+        unnested = ", ".join(
+            f"unnest(CAST(? AS {kind}[])) AS {quote(name)}" for name, kind in typed
+        )
+        values = [[row[place] for row in self.rows] for place in range(len(typed))]
+        connection.execute(f"CREATE OR REPLACE TABLE result AS SELECT {unnested}", values)
         return connection.table("result")
 
     def arrow(self) -> pyarrow.Table:
@@ -107,9 +106,10 @@ class Result:
     def _cells(self, place: int) -> list[str]:
         cells = []
         for (name, _), value in zip(self.columns, self.rows[place], strict=True):
-            cells.append("NULL" if value is None else str(value))
-            if name in self.rmse:
-                cells.append(number(self.rmse[name][place]))
+            error = self.rmse[name][place] if name in self.rmse else None
+            cells.append(shown(value, error))
+            if error is not None:
+                cells.append(number(error))
         return cells
 
 
@@ -126,6 +126,23 @@ def number(value: float) -> str:
     if math.isnan(value):
         return ""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def shown(value: Any, error: float | None = None) -> str:
+    """Return a value as a person reads it: digits far below its expected error are noise."""
+    if value is None:
+        return "NULL"
+    if not isinstance(value, float) or not math.isfinite(value):
+        return str(value)
+    if error is not None and 0 < error < math.inf:
+        digits, scale = 2, error
+    elif value == (whole := float(f"{value:.8g}")) or abs(value - whole) < abs(value) * 1e-14:
+        return str(whole)  # A group's name, say: all of its digits mean something.
+    else:
+        digits, scale = 6, abs(value)
+    if not 1e-9 < scale < 1e15:
+        return f"{value:.6g}"
+    return f"{value:.{max(digits - 1 - math.floor(math.log10(scale)), 0)}f}"
 
 
 def distinct(names: Sequence[str]) -> list[str]:

@@ -71,12 +71,10 @@ class Desk:
 
     def fill(self, block: PrivateBlock, aggregates: Sequence[Column], copies: int = 1) -> None:
         """Fill the table of a block in the order of its groups, all of them ``copies`` times."""
-        columns = block.columns or [("__nothing", "INTEGER")]
-        declared = ", ".join(f"{quote(name)} {kind}" for name, kind in columns)
-        self._connection.execute(f"CREATE OR REPLACE TABLE {block.name} ({declared})")
+        into = f"CREATE OR REPLACE TABLE {block.name} AS SELECT"
         if not block.columns:
             rows = block.rows * copies
-            self._connection.execute(f"INSERT INTO {block.name} SELECT NULL FROM range({rows})")
+            self._connection.execute(f"{into} NULL::INTEGER AS __nothing FROM range({rows})")
             return
         values: list[Column] = [list(texts) * copies for texts in block.keys.columns]
         given = ["VARCHAR"] * len(values)
@@ -85,10 +83,10 @@ class Desk:
             values.append(column if plain else [None if v is None else str(v) for v in column])
             given.append(aggregate.type if plain else "VARCHAR")
         unnested = ", ".join(
-            f"CAST(unnest(?::{text}[]) AS {kind})"
-            for text, (_, kind) in zip(given, columns, strict=True)
+            f"CAST(unnest(?::{text}[]) AS {kind}) AS {quote(name)}"
+            for text, (name, kind) in zip(given, block.columns, strict=True)
         )
-        self._connection.execute(f"INSERT INTO {block.name} SELECT {unnested}", values)
+        self._connection.execute(f"{into} {unnested}", values)
 
 
 def answers_of(block: PrivateBlock, answer: Callable[[Block], Matrix]) -> list[Matrix]:

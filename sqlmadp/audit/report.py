@@ -6,10 +6,9 @@ than once in a thousand runs.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -22,6 +21,7 @@ from sqlmadp.audit.freshness import repeated_noise
 from sqlmadp.audit.messages import telling_messages
 from sqlmadp.audit.sample import sample
 from sqlmadp.audit.units import unit_cases
+from sqlmadp.processes import pool, starting
 
 MEASUREMENTS = 200_000
 CONFIDENCE = 0.99999
@@ -125,14 +125,13 @@ def _samples(
     parts: dict[tuple[int, int], list[Answers]] = {}
     tasks: dict[Any, tuple[int, int]] = {}
     done = 0
-    # Spawned, since other threads of this process may hold locks that a fork would copy.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+    with pool(os.cpu_count()) as processes:
         for number, case in enumerate(every):
             for table in (0, 1):
                 for start in range(0, measurements, _PART):
                     part = min(_PART, measurements - start)
-                    tasks[pool.submit(sample, case, table, part)] = (number, table)
+                    with starting():
+                        tasks[processes.submit(sample, case, table, part)] = (number, table)
         total = len(tasks) * min(_PART, measurements)
         for task in as_completed(tasks):
             parts.setdefault(tasks[task], []).append(task.result())

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlmadp.analysts import Analyst
 from sqlmadp.answer.expected import expected_error
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
@@ -22,7 +23,7 @@ from sqlmadp.dbapi.results import Results
 from sqlmadp.declared import domain_of
 from sqlmadp.errors import NotReleasedError, OperationalError, ProgrammingError, SqlError
 from sqlmadp.mechanism.fairness import noise_variance
-from sqlmadp.plan import Analyst, Plan
+from sqlmadp.plan import Plan
 from sqlmadp.release import Release, find, select
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.binder import Binder

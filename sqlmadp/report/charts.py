@@ -27,7 +27,7 @@ def fills(content: Content) -> dict[str | None, str]:
 
 def standings_chart(member: Member, chosen: str, ends: tuple[float, float]) -> Markup:
     """Return an analyst's error alone and in the collective, one row a mechanism."""
-    left, right, top, step = 134, 96, 8, 24
+    left, right, top, step = 150, 96, 8, 24
     place = _scale(*ends, left, WIDTH - right)
     parts = []
     for row, (name, standing) in enumerate(member.standings.items()):
@@ -110,7 +110,7 @@ def pools_chart(pools: Sequence[Pool], kinds: Mapping[str | None, str]) -> Marku
         questions = f"{pool.questions:,} question{'s' * (pool.questions != 1)}"
         columns = " × ".join(pool.columns) or "all records"
         parts += [
-            label(0, y + 11, f"{columns} · {questions}", room=WIDTH - 50),
+            label(0, y + 11, f"{questions} about {columns}", room=WIDTH - 50),
             label(WIDTH, y + 11, f"{whole:.1%}", "end small"),
         ]
         x = 0.0

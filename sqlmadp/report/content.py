@@ -19,10 +19,10 @@ from sqlmadp.asked import Asked
 from sqlmadp.certificate import Certificate
 from sqlmadp.errors import NotSupportedError, ProgrammingError
 from sqlmadp.late import Base, find_base
+from sqlmadp.outlook import late_preview
 from sqlmadp.plan import MECHANISMS, Plan
 from sqlmadp.preview import Preview, preview
 from sqlmadp.private import Ledger
-from sqlmadp.rehearsal import late_preview
 from sqlmadp.release import Progress, Release, find
 from sqlmadp.report.buckets import Bucket, buckets
 from sqlmadp.schema.marginal import Block

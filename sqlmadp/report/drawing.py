@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 
 from sqlmadp.report.markup import Markup, element, join
 
 WIDTH = 350
 """Units of every chart's width."""
 
-LETTER = 6.4
-"""Units that a letter takes on average."""
+LETTER = 7.2
+"""Units that a letter takes on average, in a font of wide letters."""
 
-_numbers = itertools.count(1)
+_numbers: ContextVar[Iterator[int]] = ContextVar("numbers of a page's charts")
+_others = itertools.count(1)
+
+
+def count_anew() -> None:
+    """Count charts from 1 again, so that a page is the same whatever was drawn before it."""
+    _numbers.set(itertools.count(1))
 
 
 def chart(height: float, title: str, description: str, *parts: Markup) -> Markup:
     """Return a chart with a title and a description for those who do not see it."""
-    number = next(_numbers)
+    number = next(_numbers.get(_others))
     return element(
         "svg",
         element("title", title, id=f"t{number}"),
@@ -63,7 +70,7 @@ def label(x: float, y: float, words: str, kind: str = "", *, room: float | None 
 
 def shortened(words: str, room: float) -> str:
     """Return words that fit into some units, with an ellipsis for what does not."""
-    most = max(int(room / LETTER), 2)
+    most = max(int(room / LETTER + 1e-9), 2)
     return words if len(words) <= most else words[: most - 1] + "…"
 
 

@@ -9,5 +9,5 @@ if (choice) {
   });
 }
 addEventListener("beforeprint", () => {
-  for (const part of document.querySelectorAll("details")) part.open = true;
+  for (const part of document.querySelectorAll("details:not(.again)")) part.open = true;
 });

@@ -75,7 +75,7 @@ def _asked(content: Content) -> str:
             f"“{content.table}”, written in SQL, and holds the share {member.share} of the budget. "
             f"{_count(content.analysts, 'analyst')} in all take part."
         )
-    shares = ", ".join(f"{member.name} {member.share}" for member in content.members)
+    shares = ", ".join(f"{member.name} ({member.share})" for member in content.members)
     return (
         f"{_count(content.analysts, 'analyst')} ask {_count(questions, 'question')} about the "
         f"table “{content.table}”, written in SQL. Each holds a share of one privacy budget: "

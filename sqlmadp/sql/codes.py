@@ -76,6 +76,8 @@ CODES: Final = {
     "too-many-entries": "more numbers in all queries of a plan than the limit",
     "scope-too-large": "statements over the same columns that together tell more cells apart than "
     "the limits allow",
+    "scopes-too-large": "statements over different columns that together take more coordinates "
+    "than can be worked with",
     "too-many-cuts": "more bins of a real column than the limit",
     "too-long-text": "an expression that could make very long text",
     "slow-pattern": "a pattern or comparison of text that could take very long",

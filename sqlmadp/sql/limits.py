@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_BYTES_A_ROW = 512
+"""About what one strategy query takes, in all processes, while it is measured (540 in a run)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -36,6 +39,13 @@ class Limits:
     """CPU seconds that evaluating one expression over declared values may take."""
     outer_seconds: int = 20
     """CPU seconds that running what stands around the private blocks may take."""
+    memory: int = 8192
+    """Megabytes that counting with DuckDB or a Spark of one's own, and then measuring, may take."""
+
+    @property
+    def measured_rows(self) -> int:
+        """Return how many strategy queries can be measured in that memory."""
+        return self.memory * 2**20 // _BYTES_A_ROW
 
 
 DEFAULT = Limits()

@@ -75,6 +75,16 @@ class Statement:
 
 def split(text: str, *, file: str, limits: Limits = DEFAULT) -> list[Statement]:
     """Return the statements of a file in order, or raise an SqlError with every mistake."""
+    statements, problems = split_each(text, file=file, limits=limits)
+    if problems:
+        raise SqlError(problems)
+    return statements
+
+
+def split_each(
+    text: str, *, file: str, limits: Limits = DEFAULT
+) -> tuple[list[Statement], list[Problem]]:
+    """Return the statements of a file that can be looked at further, and every mistake."""
     problems: list[Problem] = []
     statements: list[Statement] = []
     names: set[str] = set()
@@ -84,7 +94,7 @@ def split(text: str, *, file: str, limits: Limits = DEFAULT) -> list[Statement]:
             problem = Problem(
                 file=file, code="too-many-statements", message=message, hint=advice("statements")
             )
-            raise SqlError([problem])
+            return [], [problem]
         name = f"q{len(statements) + 1}" if given is None else given
         statement = Statement(file, name, text[start:end].rstrip(), start, text)
         problems.extend(_name_problems(statement, names))
@@ -93,10 +103,9 @@ def split(text: str, *, file: str, limits: Limits = DEFAULT) -> list[Statement]:
                 problems.append(_bad_weight(statement, weight))
             else:
                 statement = replace(statement, weight=number)
-        if len(statement.text) > limits.characters:
-            problems.append(_too_long(statement, limits))
         names.add(name.casefold())
         statements.append(statement)
+    problems.extend(_too_long(each, limits) for each in statements if _is_long(each, limits))
     if not statements:
         problems.append(
             Problem(
@@ -106,9 +115,7 @@ def split(text: str, *, file: str, limits: Limits = DEFAULT) -> list[Statement]:
                 hint="Write at least one SELECT with COUNT(*), ended by a semicolon.",
             )
         )
-    if problems:
-        raise SqlError(problems)
-    return statements
+    return [each for each in statements if not _is_long(each, limits)], problems
 
 
 def explained(statement: Statement) -> Statement | None:
@@ -135,6 +142,10 @@ def _bad_weight(statement: Statement, text: str) -> Problem:
         hint="Write a number above 0, such as '-- weight: 4' or '-- weight: 1/2'.",
         span=(0, 1),
     )
+
+
+def _is_long(statement: Statement, limits: Limits) -> bool:
+    return len(statement.text) > limits.characters
 
 
 def _too_long(statement: Statement, limits: Limits) -> Problem:

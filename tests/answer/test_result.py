@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import math
 import subprocess
 import sys
 from decimal import Decimal
@@ -12,8 +13,8 @@ import polars
 import pyarrow
 import pytest
 
-from sqlmadp.answer.files import write_results
-from sqlmadp.answer.result import Result, distinct, number
+from sqlmadp.answer.files import as_json, write_results
+from sqlmadp.answer.result import Result, distinct, number, shown
 
 TYPED = {
     "VARCHAR": "a'b\n",
@@ -135,10 +136,12 @@ def test_expected_errors_are_shown_in_few_digits(value, shown):
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_files_hold_what_a_relation_holds(tmp_path, counts, form):
     turned = Result(counts.columns, counts.rows[::-1], {})
-    write_results({"alice": {"counts": counts, "turned": turned}}, tmp_path / "deep", form)
-    for name, result in {"counts": counts, "turned": turned}.items():
-        path = tmp_path / "deep" / "alice" / f"{name}.{form}"
-        assert duckdb.execute(f"FROM '{path}'").fetchall() == result.tuples()
+    asked = {"alice": {"counts": counts, "turned": turned}, "bob": {"again": counts}}
+    write_results(asked, tmp_path / "deep", form)
+    for analyst, own in asked.items():
+        for name, result in own.items():
+            path = tmp_path / "deep" / analyst / f"{name}.{form}"
+            assert duckdb.execute(f"FROM '{path}'").fetchall() == result.tuples()
 
 
 def test_intervals_are_durations_in_polars():
@@ -146,3 +149,35 @@ def test_intervals_are_durations_in_polars():
         (("t", "INTERVAL"), ("n", "BIGINT")), ((datetime.timedelta(days=1), 2), (None, 3)), {}
     )
     assert spans.polars().rows() == spans.tuples()
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (45.283746, 0.31, "45.28"),
+        (45.283746, 23.0, "45"),
+        (1234567.891, 3500.0, "1234568"),
+        (0.0, 0.2, "0.00"),
+        (100 / 3, None, "33.3333"),
+        (0.1 + 0.2, None, "0.3"),
+        (1234567.5, None, "1234567.5"),
+        (123456789012.34, None, "123456789012"),
+        (110.0, None, "110.0"),
+        (0.5, math.nan, "0.5"),
+        (2e300 / 3, None, "6.66667e+299"),
+        (1e-30 / 3, 1e-31, "3.33333e-31"),
+        (7, 0.31, "7"),
+        (Decimal("1.500"), 0.31, "1.500"),
+        (None, 0.31, "NULL"),
+        (math.inf, 0.31, "inf"),
+    ],
+)
+def test_a_person_is_shown_the_digits_that_mean_something(value, error, text):
+    assert shown(value, error) == text
+
+
+def test_a_program_is_given_all_digits():
+    result = Result((("mean", "DOUBLE"),), ((100 / 3,),), {"mean": (0.31,)})
+    assert "33.33 " in str(result)
+    assert result.relation().fetchall() == [(100 / 3,)]
+    assert as_json(result)["rows"] == [[100 / 3]]

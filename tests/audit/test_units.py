@@ -7,7 +7,7 @@ import pytest
 
 from sqlmadp.audit import report, units
 from sqlmadp.audit.report import audit_case
-from sqlmadp.private import data_vector
+from sqlmadp.private import counting, data_vector
 from sqlmadp.schema.domain import Domain
 
 SURE = 1 - 1e-9
@@ -58,13 +58,13 @@ def test_replaced_units_under_the_noise_of_added_ones_are_caught(monkeypatch):
 def test_an_order_that_other_peoples_records_change_is_caught(monkeypatch):
     # As if a record's place among all records were its key: a row number, say.
     monkeypatch.setattr(
-        data_vector,
+        counting,
         "_hash",
         lambda *_: (
-            data_vector.exp.Window(
-                this=data_vector.exp.RowNumber(),
-                order=data_vector.exp.Order(
-                    expressions=[data_vector.exp.Ordered(this=data_vector.exp.column("person"))]
+            counting.exp.Window(
+                this=counting.exp.RowNumber(),
+                order=counting.exp.Order(
+                    expressions=[counting.exp.Ordered(this=counting.exp.column("person"))]
                 ),
             )
             % 7

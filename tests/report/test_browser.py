@@ -47,14 +47,19 @@ def show(browser, path, *, width=1280, scheme="light", media="screen"):
 
 
 TOO_WIDE = """
-const wide = [];
+// Not innerWidth: a phone zooms out, and then that is as wide as whatever sticks out.
+const wide = [], root = document.documentElement;
 for (const part of document.querySelectorAll("body *")) {
-  if (part.closest(".scroll, .skip, .patterns, svg")) continue;
+  if (part.closest(arguments[0])) continue;
   const box = part.getBoundingClientRect();
-  if (box.width && (box.right > innerWidth + 1 || box.left < -1)) wide.push(part.outerHTML);
+  if (box.width && (box.right > root.clientWidth + 1 || box.left < -1)) wide.push(part.outerHTML);
 }
-return [document.documentElement.scrollWidth - innerWidth, wide];
+return [root.scrollWidth - root.clientWidth, wide];
 """
+APART = ".skip, .patterns, svg"
+"""Parts that nobody sees, and charts, which are looked into one by one."""
+IN_A_FRAME = f".scroll *, {APART}"
+"""What lies inside a frame scrolls there."""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -62,7 +67,7 @@ return [document.documentElement.scrollWidth - innerWidth, wide];
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_wider_than_the_screen(browser, pages, tmp_path, name, width, scheme):
     show(browser, pages.path(name), width=WIDTHS[width], scheme=scheme)
-    beyond, wide = browser.execute_script(TOO_WIDE)
+    beyond, wide = browser.execute_script(TOO_WIDE, IN_A_FRAME)
     assert beyond <= 0
     assert wide == []
     picture = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
@@ -71,18 +76,56 @@ def test_nothing_is_wider_than_the_screen(browser, pages, tmp_path, name, width,
     assert kept.stat().st_size > 10_000
 
 
-def test_a_table_that_is_too_wide_scrolls_inside_its_frame(browser, pages):
-    show(browser, pages.path("released"), width=300)
-    wide = browser.execute_script(
-        "return [...document.querySelectorAll('.scroll')]"
-        ".filter(part => part.scrollWidth > part.clientWidth + 1)"
-        ".map(part => [part.tabIndex, part.ariaLabel, getComputedStyle(part).overflowX])"
-    )
-    assert wide
-    for tab_index, label, overflow in wide:
-        assert tab_index == 0
+SCROLLED = """
+for (const part of document.querySelectorAll("details")) part.open = true;
+return [...document.querySelectorAll("table")].map(table => {
+  const frame = table.closest(".scroll"), sticksOut = frame.scrollWidth > frame.clientWidth + 1;
+  frame.scrollLeft = 100000;
+  const end = table.getBoundingClientRect().right - frame.getBoundingClientRect().right;
+  return [frame.ariaLabel, frame.tabIndex, sticksOut, frame.scrollLeft > 0, end];
+});
+"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_table_that_is_too_wide_scrolls_inside_its_frame(browser, wide_page, width):
+    show(browser, wide_page, width=WIDTHS[width])
+    frames = browser.execute_script(SCROLLED)
+    for label, tab_index, sticks_out, scrolls, end in frames:
         assert label
-        assert overflow in {"auto", "scroll"}
+        assert tab_index == 0
+        assert scrolls == sticks_out
+        assert end <= 1  # The last column can be scrolled to.
+    scrolling = " ".join(label for label, _, sticks_out, *_ in frames if sticks_out)
+    for name in ("Interference", "n as a heat map", "Rows of everything_at_once"):
+        assert name in scrolling
+    beyond, wide = browser.execute_script(TOO_WIDE, IN_A_FRAME)
+    assert beyond <= 0
+    assert wide == []
+
+
+LABELS = """
+const found = [];
+for (const chart of document.querySelectorAll("svg.chart")) {
+  const texts = [...chart.querySelectorAll("text")].filter(text => !text.closest("[transform]"))
+    .map(text => [text.firstChild?.nodeValue, text.getBBox()]);
+  for (const [words, box] of texts) {
+    if (box.x < -1 || box.x + box.width > chart.viewBox.baseVal.width + 1) found.push(words);
+    for (const [others, other] of texts)
+      if (other !== box && words && others && box.x < other.x && other.x < box.x + box.width
+        && Math.abs(box.y - other.y) < 8) found.push(`${words} | ${others}`);
+  }
+}
+return [document.querySelectorAll("svg.chart").length, found];
+"""
+
+
+def test_labels_of_a_chart_stay_in_it_and_out_of_each_other(browser, pages, wide_page):
+    for path in (pages.path("released"), wide_page):
+        show(browser, path)
+        charts, found = browser.execute_script(LABELS)
+        assert charts > 5
+        assert found == []
 
 
 def test_names_and_values_run_nothing_and_nothing_is_fetched(browser, pages):
@@ -132,6 +175,32 @@ def test_text_stands_out_from_its_ground(browser, pages, scheme, part):
     assert browser.execute_script(CONTRAST, part) >= 4.5
 
 
+SHADED = """
+const brush = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+function light(colour) {
+  brush.fillStyle = colour;
+  brush.fillRect(0, 0, 1, 1);
+  const parts = [...brush.getImageData(0, 0, 1, 1).data].slice(0, 3).map(v => v / 255)
+    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+}
+return [...document.querySelectorAll(".heat td:not(.self), .heat td small")].map(part => {
+  const ground = getComputedStyle(part.closest("td")).backgroundColor;
+  const [a, b] = [light(getComputedStyle(part).color), light(ground)].sort((x, y) => y - x);
+  return (a + 0.05) / (b + 0.05);
+});
+"""
+
+
+@pytest.mark.parametrize("media", ["screen", "print"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_numbers_stand_out_from_every_shade_of_a_heat_map(browser, pages, scheme, media):
+    show(browser, pages.path("released"), scheme=scheme, media=media)
+    contrasts = browser.execute_script(SHADED)
+    assert len(contrasts) > 20
+    assert min(contrasts) >= 4.5
+
+
 def shown_analysts(browser):
     return browser.execute_script(
         "return [...document.querySelectorAll('[data-analyst]')].filter(part => !part.hidden)"
@@ -161,7 +230,7 @@ def test_without_script_everything_is_there_and_no_dead_control(browser, pages):
 
 
 def test_it_prints_on_a4(browser, pages):
-    show(browser, pages.path("released"))
+    show(browser, pages.path("released"), media="print")
     sheet = {"preferCSSPageSize": True, "printBackground": True}
     printed = browser.execute_cdp_cmd("Page.printToPDF", sheet)
     data = base64.b64decode(printed["data"])
@@ -169,9 +238,14 @@ def test_it_prints_on_a4(browser, pages):
     boxes = {tuple(map(float, box.split())) for box in _media_boxes(data)}
     ((_, _, width, height),) = boxes
     assert (width, height) == pytest.approx((595.3, 841.9), abs=1)  # Points of A4.
-    # At the width of the sheet without its margins nothing sticks out.
-    show(browser, pages.path("released"), width=688, media="print")
-    assert browser.execute_script(TOO_WIDE)[0] <= 0
+
+
+def test_on_paper_which_does_not_scroll_every_table_fits(browser, pages, wide_page):
+    for path in (pages.path("released"), wide_page):
+        show(browser, path, width=688, media="print")  # A4 without its margins.
+        beyond, wide = browser.execute_script(TOO_WIDE, APART)
+        assert beyond <= 0
+        assert wide == []
 
 
 def _media_boxes(data):

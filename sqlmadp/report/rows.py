@@ -15,6 +15,7 @@ from typing import Any
 from sqlmadp.answer.errors import interval
 from sqlmadp.answer.result import Result, is_number, number
 from sqlmadp.report.drawing import WIDTH, box, chart, label, line, short, ticks
+from sqlmadp.report.frames import scrolling
 from sqlmadp.report.markup import Markup, element, join
 
 MOST_BARS = 26
@@ -53,20 +54,21 @@ def shown_rows(name: str, result: Result) -> Markup:
     table = _rows_table(result, name)
     if result.rows and counts:
         if not keys and len(result.rows) == 1:
-            return join([_numbers(result), _folded(table)])
+            return join([_numbers(result), _folded(table, again=True)])
         if len(keys) == 1:
             charts = [_bars(name, result, keys[0], place) for place in counts]
             if found := [each for each in charts if each is not None]:
                 left, right = element("div", *found), element("div", table)
                 return element("div", left, right, class_="pair")
         if len(keys) == 2 and (heat := _heat_map(result, keys[0], keys[1], counts[0])) is not None:
-            return join([heat, _folded(table)])
+            return join([heat, _folded(table, again=len(counts) == 1)])
     return table
 
 
-def _folded(table: Markup) -> Markup:
-    """Return a table that says again what is shown above it, to be unfolded."""
-    return element("details", element("summary", "Rows as a table"), table)
+def _folded(table: Markup, *, again: bool) -> Markup:
+    """Return a table to be unfolded; on paper it is left out if it only says all ``again``."""
+    kind = "again" if again else None
+    return element("details", element("summary", "Rows as a table"), table, class_=kind)
 
 
 def _numbers(result: Result) -> Markup:
@@ -227,9 +229,7 @@ def _heat_map(result: Result, down: int, across: int, count: int) -> Markup | No
 
 
 def _shaded(value: str, part: float, error: str) -> Markup:
-    kind = "dark" if part > 0.55 else None
-    small = element("small", error)
-    return element("td", value, " ", small, style=f"--part:{part:.3f}", class_=kind)
+    return element("td", value, " ", element("small", error), style=f"--part:{part:.3f}")
 
 
 def _rows_table(result: Result, name: str) -> Markup:
@@ -263,11 +263,6 @@ def _row(result: Result, place: int) -> Markup:
         if column in result.rmse:
             cells.append(element("td", number(result.rmse[column][place]), class_="error"))
     return element("tr", *cells)
-
-
-def scrolling(table: Markup, name: str, kind: str = "scroll") -> Markup:
-    """Return a table in a frame of its own, which a keyboard can scroll if it is too wide."""
-    return element("div", table, class_=kind, tabindex="0", role="region", aria_label=name)
 
 
 def _cell(value: Any) -> str:

@@ -1,0 +1,79 @@
+"""The command line: arguments in, text out; no logic of its own.
+
+Results go to standard output and all else to standard error.  Exit code 0 is done, 1 is a
+refusal with a message, 2 is bad usage.  The parts are imported inside the commands, so that
+``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Any, NoReturn
+
+import click
+
+from sqlmadp.cli.auditing import audit
+from sqlmadp.cli.interrupts import remember
+from sqlmadp.cli.ledgers import ledger
+from sqlmadp.cli.planning import check, plan
+from sqlmadp.cli.releasing import query, release
+from sqlmadp.cli.reporting import report
+from sqlmadp.cli.schemas import schema
+from sqlmadp.cli.starting import init
+from sqlmadp.errors import Error
+from sqlmadp.experiment.command import experiment
+
+AGAIN = "if a release was recorded, running it again returns the same answers and spends nothing"
+
+INTERRUPTED = 130
+"""The exit code that shells give to what Ctrl-C has ended."""
+
+
+class _Refusing(click.Group):
+    """Turns a refusal into its message and exit code 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        remember()
+        try:
+            return super().invoke(ctx)
+        except Error as error:
+            click.echo(str(error), err=True)
+            ctx.exit(1)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # Whoever read the results has gone; click ends quietly.
+            what = error.filename or "standard output"
+            click.echo(f"{what} could not be used ({error.strerror}); {AGAIN}", err=True)
+            ctx.exit(1)
+        except RecursionError:
+            click.echo("a file nests too deeply to be read; nothing was spent", err=True)
+            ctx.exit(1)
+        except MemoryError:
+            click.echo(f"there is not enough memory for this; {AGAIN}", err=True)
+            ctx.exit(1)
+        except KeyboardInterrupt:
+            _interrupted(ctx)
+        except RuntimeError as error:
+            if str(error) != "Query interrupted":  # What DuckDB makes of an interrupt.
+                raise
+            _interrupted(ctx)
+
+
+def _interrupted(ctx: click.Context) -> NoReturn:
+    click.echo(f"\ninterrupted; {AGAIN}", err=True)
+    ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=_Refusing, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sqlmadp")
+def main() -> None:
+    """Answer every analyst's SQL in one differentially private release.
+
+    A plan (TOML) names a schema, a private table, a ledger with its budget, and the analysts
+    with their SQL files and shares. Start with 'sqlmadp check PLAN' and 'sqlmadp plan PLAN': they
+    read no record and cost nothing.
+    """
+
+
+for _command in (init, check, plan, release, query, report, ledger, audit, experiment, schema):
+    main.add_command(_command)

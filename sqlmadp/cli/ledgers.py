@@ -1,0 +1,79 @@
+"""``sqlmadp ledger``: what was spent, and whether its record is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sqlmadp.cli.options import JSON, print_json
+from sqlmadp.plan import Plan
+
+if TYPE_CHECKING:
+    from sqlmadp.private import Ledger
+
+
+class _ShowByDefault(click.Group):
+    """A group whose first word may also be a path, which is then shown."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, *self.get_help_option_names(ctx)}:
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+LEDGER = click.argument("path", metavar="PLAN_OR_LEDGER", type=click.Path(path_type=Path))
+
+
+@click.group(cls=_ShowByDefault, options_metavar="", subcommand_metavar="[show|verify] PATH")
+def ledger() -> None:
+    """Show what was spent, by release, or verify a ledger.
+
+    'sqlmadp ledger PATH' shows the ledger of a plan (.toml), or the ledger file itself.
+    """
+
+
+@ledger.command()
+@LEDGER
+@JSON
+def show(path: Path, as_json: bool) -> None:
+    """Show the budget, what was spent and left, and every charge."""
+    from sqlmadp.display import show_ledger  # noqa: PLC0415
+    from sqlmadp.figures import ledger_figures  # noqa: PLC0415
+
+    with _ledger_of(path) as opened:
+        if as_json:
+            print_json(ledger_figures(opened))
+        else:
+            show_ledger(opened)
+
+
+@ledger.command()
+@LEDGER
+@JSON
+def verify(path: Path, as_json: bool) -> None:
+    """Check that a ledger is whole: file, chain, measurements, budget.
+
+    With a plan, also that the ledger has the plan's budget and the head that it pins. What a
+    ledger cannot show by itself is that an older copy was restored: compare the head with one
+    that was noted before, or pin it in the plan.
+    """
+    with _ledger_of(path) as opened:  # Verified when it was opened.
+        charges, spent, left, head = opened.charges, opened.spent, opened.left, opened.head
+        if as_json:
+            print_json({"ok": True, "charges": len(charges), "head": head})
+        else:
+            click.echo(
+                f"{opened.path}: sound; charges: {len(charges)}, spent {spent} of "
+                f"{opened.budget}, left {left}\nhead {head}"
+            )
+
+
+def _ledger_of(path: Path) -> Ledger:
+    from sqlmadp.private import Ledger  # noqa: PLC0415
+
+    if path.suffix != ".toml":
+        return Ledger.read(path)
+    plan = Plan.open(path)
+    return Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head)

@@ -1,0 +1,43 @@
+"""Options that several commands share, and how figures for machines are printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sqlmadp.errors import Error
+from sqlmadp.plan import Plan
+
+ERROR = click.option(
+    "--error", is_flag=True, help="Add columns: standard error and 95% interval of every answer."
+)
+PLAN = click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
+JSON = click.option("--json", "as_json", is_flag=True, help="Print figures as JSON for machines.")
+QUIET = click.option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    help="Say nothing but results and refusals: no progress, no notes.",
+)
+
+
+def analysts_of_the_plan(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
+    """Return what a shell offers for an analyst: those of the plan that was named before."""
+    # An option whose value is not there yet ends click's reading before it comes to arguments.
+    path = ctx.params.get("path") or next(iter(ctx.args), None)
+    try:
+        plan = Plan.open(path) if path else None
+    except Error:
+        plan = None
+    names = [] if plan is None else [each.name for each in plan.analysts]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def print_json(value: Any) -> None:
+    """Print figures for machines, with the version of their form."""
+    from sqlmadp.answer.files import encode  # noqa: PLC0415
+    from sqlmadp.figures import versioned  # noqa: PLC0415
+
+    click.echo(encode(versioned(value)))

@@ -1,0 +1,127 @@
+"""``sqlmadp check`` and ``sqlmadp plan``: before anything is spent."""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import click
+
+from sqlmadp.cli.options import JSON, PLAN, QUIET, print_json
+from sqlmadp.errors import InputError
+from sqlmadp.exact_numbers import exact
+from sqlmadp.plan import MECHANISMS, Plan
+
+
+@click.command()
+@PLAN
+@JSON
+@QUIET
+def check(path: Path, as_json: bool, quiet: bool) -> None:
+    """Parse and bind everything; report every mistake at once.
+
+    Reads the plan, the schema, the SQL files and the names and types of the table's columns,
+    never a record.
+    """
+    from sqlmadp.checking import check_plan  # noqa: PLC0415
+    from sqlmadp.display import stages  # noqa: PLC0415
+
+    with stages(quiet=quiet) as progress:
+        progress("checking")
+        asked, problems = check_plan(path)
+    if as_json:
+        from sqlmadp.figures import check_figures  # noqa: PLC0415
+
+        print_json(check_figures(problems, asked))
+    elif asked is not None and not problems:
+        from sqlmadp.display import show_checked  # noqa: PLC0415
+
+        show_checked(asked)
+    else:
+        click.echo(str(InputError(problems)), err=True)
+    sys.exit(1 if problems else 0)
+
+
+@click.command()
+@PLAN
+@click.option(
+    "--mechanism",
+    "mechanisms",
+    multiple=True,
+    type=click.Choice(MECHANISMS),
+    help="Show only this mechanism; may be given several times. All of them otherwise.",
+)
+@click.option("--without", multiple=True, metavar="NAME", help="What if this analyst left?")
+@click.option(
+    "--with", "joining", multiple=True, metavar="NAME=FILE", help="What if this analyst joined?"
+)
+@click.option(
+    "--share", "shares", multiple=True, metavar="NAME=SHARE", help="What if the share were this?"
+)
+@click.option("--epsilon", metavar="NUMBER", help="What if epsilon were this?")
+@click.option(
+    "--target-rmse",
+    "targets",
+    multiple=True,
+    metavar="QUERY=RMSE",
+    help="Show the least epsilon that meets this error; 'analyst.query' names one analyst's.",
+)
+@JSON
+@QUIET
+def plan(
+    path: Path,
+    mechanisms: tuple[str, ...],
+    *,
+    without: tuple[str, ...],
+    joining: tuple[str, ...],
+    shares: tuple[str, ...],
+    epsilon: str | None,
+    targets: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Show expected errors before anything is spent.
+
+    For every mechanism: what each analyst's error would be alone with their own share and in
+    the collective, the error of every query, and both fairness measures (above 1 is a
+    violation). The plan can be changed for the occasion; the file stays as it is. A plan to which
+    analysts were added after its release is shown as 'release' would go on. Reads no record.
+    """
+    from sqlmadp.display import show_least_epsilon, show_previews, stages  # noqa: PLC0415
+    from sqlmadp.figures import plan_figures  # noqa: PLC0415
+    from sqlmadp.what_if import Changes, least_epsilons  # noqa: PLC0415
+
+    changes = Changes(
+        without=without,
+        joining={name: Path(file) for name, file in _pairs(joining, "--with").items()},
+        shares={name: _number(text) for name, text in _pairs(shares, "--share").items()},
+        epsilon=None if epsilon is None else _number(epsilon),
+    )
+    aims = {name: float(_number(text)) for name, text in _pairs(targets, "--target-rmse").items()}
+    with stages(2 + len(mechanisms or MECHANISMS), quiet=quiet) as progress:
+        previews = changes.apply(Plan.open(path)).preview(*mechanisms, progress=progress)
+    least = least_epsilons(previews, aims)
+    if as_json:
+        print_json(plan_figures(previews, least))
+    else:
+        show_previews(previews)
+        show_least_epsilon(least)
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    """Return what ``NAME=VALUE`` options say, by name."""
+    pairs = [text.partition("=") for text in given]
+    for name, equals, value in pairs:
+        if not (name and equals and value):
+            given_text = name + equals + value
+            raise click.BadParameter(f"{given_text!r} is not NAME=VALUE", param_hint=option)
+    return {name: value for name, _, value in pairs}
+
+
+def _number(text: str) -> Fraction:
+    """Return an exact number above 0."""
+    number = exact(text)
+    if number is None or number <= 0:
+        raise click.BadParameter(f"{text!r} is not a number above 0, such as 1, 0.5 or 1/3")
+    return number

@@ -1,0 +1,63 @@
+"""``sqlmadp schema``: schema files, drafted and checked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from sqlmadp.cli.options import JSON, print_json
+from sqlmadp.errors import InputError
+
+
+@click.group()
+def schema() -> None:
+    """Draft a schema file from a table's catalogue, or check one."""
+
+
+@schema.command()
+@click.argument("source", metavar="SOURCE")
+@click.argument("table", metavar="TABLE")
+@click.option(
+    "--trusted-values",
+    is_flag=True,
+    help="Read values and bounds from the table, WITHOUT NOISE, and write them into the draft.",
+)
+def draft(source: str, table: str, trusted_values: bool) -> None:
+    """Print a first schema file for a table: names and types.
+
+    SOURCE is what a plan names: a file, postgresql://..., spark://...; TABLE is the table's name.
+    Reads the catalogue alone, and no value. What only the curator can say is left as comments.
+    """
+    from sqlmadp.drafting import draft as write  # noqa: PLC0415
+    from sqlmadp.private.engines import Source  # noqa: PLC0415
+
+    where = Source(location=source, folder=Path())
+    click.echo(write(where, table, trusted_values=trusted_values), nl=False)
+
+
+@schema.command("check")
+@click.argument("path", metavar="SCHEMA", type=click.Path(path_type=Path))
+@click.option("--source", help="Compare with the catalogue of this source; reads no record.")
+@JSON
+def check_schema_file(path: Path, source: str | None, as_json: bool) -> None:
+    """Check a schema file, alone or beside a table's catalogue.
+
+    Reports every mistake at once; reads no record.
+    """
+    from sqlmadp.drafting import check_schema  # noqa: PLC0415
+
+    domain, problems = check_schema(path, source)
+    if as_json:
+        from sqlmadp.figures import check_figures  # noqa: PLC0415
+
+        print_json(check_figures(problems, None))
+    elif problems or domain is None:
+        click.echo(str(InputError(problems)), err=True)
+    else:
+        click.echo(
+            f"{path}: {len(domain.columns)} columns with {domain.cells:,} cells are in order; "
+            f"protects against {domain.protection}; no record was read"
+        )
+    sys.exit(1 if problems else 0)

@@ -1,0 +1,96 @@
+"""What is too large to be worked on, told from sizes before any work, by statement and analyst.
+
+Statements over the same columns are refused if all of them together tell too many cells apart, or
+take too many numbers.  Statements over different columns that overlap are refused if no strategy
+could be selected for them (`strategy.tractable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sqlmadp.errors import Problem
+from sqlmadp.schema.marginal import Block
+from sqlmadp.sql.bind import BoundQuery
+from sqlmadp.sql.limits import Limits, advice
+from sqlmadp.sql.statements import Statement
+from sqlmadp.workload.sizes import overlapping_cells, scope_sizes
+
+Found = list[tuple[Block, Statement, str]]
+
+FOR_ALL = ("utilitarian", "weighted_utilitarian")
+"""Mechanisms that select one strategy for everybody's queries as one workload."""
+
+ALWAYS = 1 << 12
+"""Cells of overlapping scopes up to which there is no need to look any closer."""
+
+SHOWN = 4
+"""Scopes that a message names."""
+
+
+def oversized(
+    bound: Mapping[str, Sequence[BoundQuery]], limits: Limits, mechanism: str
+) -> Iterator[tuple[str, Problem]]:
+    """Yield whose statement makes too much of what is asked, and why."""
+    asked = [
+        (block, query.statement, name)
+        for name, queries in bound.items()
+        for query in queries
+        for block in query.aggregates
+    ]
+    problems = list(_large_scopes(asked, limits))
+    yield from problems
+    if problems:
+        return
+    if mechanism in FOR_ALL:
+        yield from _overlapping(asked, "all analysts")
+        return
+    own: dict[str, Found] = {}
+    for each in asked:
+        own.setdefault(each[2], []).append(each)
+    for name, part in own.items():
+        yield from _overlapping(part, repr(name))
+
+
+def _large_scopes(asked: Found, limits: Limits) -> Iterator[tuple[str, Problem]]:
+    most = min(limits.block_cells, limits.measured_rows)  # Every cell is measured.
+    for size in scope_sizes([block for block, _, _ in asked]):
+        if size.cells <= most and size.entries <= limits.plan_cells:
+            continue
+        _, statement, name = asked[size.largest]
+        yield (
+            name,
+            statement.problem(
+                "scope-too-large",
+                f"all statements over {', '.join(size.scope)} together tell {size.cells:,} cells "
+                f"apart and take {size.entries:,} numbers over them; at most "
+                f"{most:,} cells and {limits.plan_cells:,} numbers are supported, "
+                f"and of those statements this one of {name!r} is the finest",
+                hint="Ask for fewer columns at once, or cut their values at the same places as "
+                f"the others. {advice('block_cells')}, plan_cells = ..., memory = ...",
+            ),
+        )
+
+
+def _overlapping(asked: Found, whose: str) -> Iterator[tuple[str, Problem]]:
+    blocks = [block for block, _, _ in asked]
+    if overlapping_cells(blocks) <= ALWAYS:
+        return
+    from sqlmadp.strategy.tractable import entangled  # noqa: PLC0415  Optimisers load slowly.
+
+    found = entangled(blocks)
+    if found is None:
+        return
+    _, statement, name = max(asked, key=lambda each: each[0].marginal.size)
+    scopes = " and ".join(" x ".join(scope) for scope in found.scopes[:SHOWN])
+    yield (
+        name,
+        statement.problem(
+            "scopes-too-large",
+            f"the statements of {whose} over {scopes} tell {found.groups:,} combinations of values "
+            f"apart and take {found.coordinates:,} coordinates together; at most "
+            f"{found.most_groups:,} combinations or {found.most_coordinates:,} coordinates are "
+            f"supported, and of those statements this one of {name!r} is the finest",
+            hint="Ask for fewer columns at once, or for coarser groups of their values.",
+        ),
+    )
