@@ -9,6 +9,11 @@ even an error message would depend on records.  Counts are split into four digit
 
 The digits are added up in Python's integers and the sum is held within +-2^62.
 
+A Kronecker block is checked and multiplied by its factors, one column after the other.  Its rows
+have no other entries than products of a height and one entry a factor, all of them whole
+numbers, so the largest row of each factor and the largest height bound every row by their
+product; and every number on the way, too, since leaving out a factor only makes a bound smaller.
+
 Guarantee  `exact_answers` returns ``A x``, held within +-2^62, for every vector of 64-bit
            counts.  Holding a number within fixed bounds never moves two further apart.
 Requires   Blocks that `checked_blocks` returned; counts that are not negative.
@@ -17,6 +22,7 @@ Numerics   Exact.  Overflow is excluded by the limits below, which depend on no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,6 +31,7 @@ from scipy import sparse
 
 from sqlmadp.errors import StrategyError
 from sqlmadp.schema.domain import Domain
+from sqlmadp.schema.kronecker import KroneckerBlock, along
 from sqlmadp.schema.marginal import Block, Marginal, Partition
 
 MAX_CELLS = 2**26
@@ -38,10 +45,13 @@ _DIGIT_BITS = 16
 
 def checked_blocks(blocks: Sequence[Block], domain: Domain) -> tuple[Block, ...]:
     """Return canonical copies of ``blocks``; StrategyError if they must not be measured."""
-    copies = []
+    copies: list[Block] = []
     for block in blocks:
         marginal = _checked_marginal(block.marginal, domain)
-        copies.append(Block(marginal, _checked_matrix(block.matrix, marginal)))
+        if isinstance(block, KroneckerBlock):
+            copies.append(_checked_products(block, marginal))
+        else:
+            copies.append(Block(marginal, _checked_matrix(block.matrix, marginal)))
     if sum(block.rows for block in copies) == 0:
         raise StrategyError("the strategy has no rows, so there is nothing to measure")
     return tuple(copies)
@@ -52,9 +62,20 @@ def exact_answers(block: Block, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     total = np.zeros(block.rows, dtype=object)
     for shift in range(0, 64, _DIGIT_BITS):
         digit = (counts >> shift) & (2**_DIGIT_BITS - 1)
-        total += (block.matrix @ digit).astype(object) * 2**shift
+        total += _times(block, digit).astype(object) * 2**shift
     held = [max(-MAX_ANSWER, min(MAX_ANSWER, answer)) for answer in total]
     return np.array(held, dtype=np.int64)
+
+
+def _times(block: Block, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return ``block.matrix @ cells`` in integers."""
+    if not isinstance(block, KroneckerBlock):
+        return np.asarray(block.matrix @ cells)
+    table = cells.reshape(block.marginal.shape)
+    for axis, factor in enumerate(block.factors):
+        table = along(factor, table, axis)
+    heights = np.asarray(block.heights, dtype=np.int64)
+    return np.asarray((heights * table)[heights > 0])
 
 
 def _checked_marginal(marginal: Marginal, domain: Domain) -> Marginal:
@@ -106,6 +127,35 @@ def _checked_matrix(matrix: sparse.csr_array, marginal: Marginal) -> sparse.csr_
     if sums.max(initial=0) >= MAX_ROW_SUM:
         raise StrategyError(f"a row over {marginal.scope} adds up to 2^46 or more")
     return copy
+
+
+def _checked_products(block: KroneckerBlock, marginal: Marginal) -> KroneckerBlock:
+    """Return a canonical copy of a Kronecker block; its rows keep within the same limits."""
+    if len(block.factors) != len(marginal.scope):
+        raise StrategyError(f"a block over {marginal.scope} does not have one factor a column")
+    factors = [
+        _checked_matrix(factor, Marginal((name,), (partition,)))
+        for factor, name, partition in zip(
+            block.factors, marginal.scope, marginal.partitions, strict=True
+        )
+    ]
+    heights = np.array(block.heights)
+    if heights.dtype != np.int64 or heights.shape != tuple(f.shape[0] for f in factors):
+        raise StrategyError(f"a block over {marginal.scope} does not have one height a row")
+    if heights.min(initial=0) < 0:
+        raise StrategyError(f"a block over {marginal.scope} has a height below 0")
+    sizes = (max(factor.shape) for factor in factors)
+    if math.prod(sizes) > MAX_CELLS:
+        raise StrategyError(f"a block over {marginal.scope} has too many rows to measure")
+    # Exact, in Python's integers.  A factor of zeros would hide how large the others are.
+    largest = [int(abs(factor).max()) if factor.nnz else 0 for factor in factors]
+    sums = [int(abs(factor).sum(axis=1).max()) if factor.nnz else 0 for factor in factors]
+    height = int(heights.max(initial=0))
+    if min(*largest, height) < 1:
+        raise StrategyError(f"a block over {marginal.scope} has a factor of nothing but zeros")
+    if height * math.prod(largest) >= MAX_ENTRY or height * math.prod(sums) >= MAX_ROW_SUM:
+        raise StrategyError(f"a row over {marginal.scope} holds 2^31 or more, or adds up to 2^46")
+    return KroneckerBlock(marginal, factors, heights.astype(np.int64))
 
 
 def _check_entries(matrix: sparse.csr_array, marginal: Marginal) -> None:

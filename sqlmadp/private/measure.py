@@ -15,7 +15,7 @@ Numerics   Exact integers up to the noise; see `blocks`, `sensitivity` and `nois
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -29,7 +29,7 @@ from sqlmadp.private import noise
 from sqlmadp.private import sensitivity as effect
 from sqlmadp.private.blocks import checked_blocks, exact_answers
 from sqlmadp.private.catalogue import check_catalogue
-from sqlmadp.private.data_vector import read_counts
+from sqlmadp.private.data_vector import read_cells
 from sqlmadp.private.engines import Engine, Source, open_engine
 from sqlmadp.private.ledger import Ledger
 from sqlmadp.private.measurement import Measurement
@@ -40,7 +40,8 @@ from sqlmadp.schema.marginal import Block
 READ_FAILED = (
     "the private table could not be read; nothing was spent and nothing is shown, and the same "
     "command can be run again. The reason is withheld, since it may depend on records: open the "
-    "source with its own tools to find it"
+    "source with its own tools to find it. (If counting could need more memory than the plan's "
+    "[limits] give it, raise 'memory' there)"
 )
 
 
@@ -110,7 +111,7 @@ def calibrate(blocks: Sequence[Block], *, domain: Domain, epsilon: Fraction) -> 
 
 
 def noisy_answers(
-    strategy: Calibrated, counts: Sequence[NDArray[np.int64]]
+    strategy: Calibrated, counts: Iterable[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], ...]:
     """Return the noisy answers of one table, one array a block, from its exact counts."""
     exact = [exact_answers(*pair) for pair in zip(strategy.blocks, counts, strict=True)]
@@ -128,7 +129,8 @@ def _noisy_answers_or_none(
     once it is gone, so that no traceback is chained to it.
     """
     try:
-        counts = read_counts(engine, domain, [block.marginal for block in strategy.blocks])
-        return noisy_answers(strategy, counts)
+        cells = read_cells(engine, domain, [block.marginal for block in strategy.blocks])
+        # One block after the other: only one has a count for every cell at a time.
+        return noisy_answers(strategy, (counts.dense() for counts in cells))
     except Exception:
         return None

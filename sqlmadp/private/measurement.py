@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sqlmadp.schema.kronecker import KroneckerBlock
 from sqlmadp.schema.marginal import Block, Marginal, Partition
 
 
@@ -71,14 +72,25 @@ class Measurement:
         )
 
 
-class _StoredBlock(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    scope: list[str]
-    partitions: list[list[int]]
-    """The group of every cell, one list a column of the scope."""
+class _StoredMatrix(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     row_starts: list[int]
     columns: list[int]
     entries: list[int]
+    """Row by row: row i has entries[row_starts[i]:row_starts[i + 1]]."""
+
+
+class _StoredBlock(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    scope: list[str]
+    partitions: list[list[int]]
+    """The group of every cell, one list a column of the scope."""
+    row_starts: list[int] | None = None
+    columns: list[int] | None = None
+    entries: list[int] | None = None
     """The matrix, row by row: row i has entries[row_starts[i]:row_starts[i + 1]]."""
+    factors: list[_StoredMatrix] | None = None
+    """Of a Kronecker block, instead of the matrix: one a column of the scope."""
+    heights: list[int] | None = None
+    """Of a Kronecker block: one a product of factor rows, in row-major order; 0: not measured."""
     values: list[int]
 
 
@@ -92,6 +104,14 @@ class _StoredMeasurement(msgspec.Struct, kw_only=True, forbid_unknown_fields=Tru
 
 
 def _stored(block: Block, values: NDArray[np.int64]) -> _StoredBlock:
+    if isinstance(block, KroneckerBlock):
+        return _StoredBlock(
+            scope=list(block.marginal.scope),
+            partitions=[partition.labels.tolist() for partition in block.marginal.partitions],
+            factors=[_stored_matrix(factor) for factor in block.factors],
+            heights=[int(height) for height in block.heights.reshape(-1)],
+            values=values.tolist(),
+        )
     return _StoredBlock(
         scope=list(block.marginal.scope),
         partitions=[partition.labels.tolist() for partition in block.marginal.partitions],
@@ -102,16 +122,36 @@ def _stored(block: Block, values: NDArray[np.int64]) -> _StoredBlock:
     )
 
 
+def _stored_matrix(matrix: sparse.csr_array) -> _StoredMatrix:
+    return _StoredMatrix(
+        row_starts=matrix.indptr.tolist(),
+        columns=matrix.indices.tolist(),
+        entries=matrix.data.tolist(),
+    )
+
+
 def _block(stored: _StoredBlock) -> Block:
     marginal = Marginal(
         tuple(stored.scope),
         tuple(Partition(_read_only(labels)) for labels in stored.partitions),
     )
-    matrix = sparse.csr_array(
-        (np.array(stored.entries, dtype=np.int64), stored.columns, stored.row_starts),
-        shape=(len(stored.row_starts) - 1, marginal.size),
+    if stored.factors is not None:
+        pairs = zip(stored.factors, marginal.shape, strict=True)
+        factors = [_matrix(f.entries, f.columns, f.row_starts, groups) for f, groups in pairs]
+        heights = _read_only(stored.heights or [])
+        shape = tuple(factor.shape[0] for factor in factors)
+        return KroneckerBlock(marginal, factors, heights.reshape(shape))
+    parts = (stored.entries or [], stored.columns or [], stored.row_starts or [0])
+    return Block(marginal, _matrix(*parts, marginal.size))
+
+
+def _matrix(
+    entries: list[int], columns: list[int], row_starts: list[int], size: int
+) -> sparse.csr_array:
+    return sparse.csr_array(
+        (np.array(entries, dtype=np.int64), columns, row_starts),
+        shape=(len(row_starts) - 1, size),
     )
-    return Block(marginal, matrix)
 
 
 def _read_only(numbers: list[int]) -> NDArray[np.int64]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlmadp.private.data_vector import counting_select, read_counts
+from sqlmadp.private.counting import counting_select
+from sqlmadp.private.data_vector import FEW_CELLS, counted_together, read_cells, read_counts
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.marginal import TOTAL, Marginal, Partition
@@ -260,3 +261,67 @@ def test_many_cuts_are_searched_correctly(tmp_path):
     (counts,) = counts_of(Source(location="t.duckdb", folder=tmp_path), domain, [marginal])
     expected = Counter(size.cell_of_real(value) for value in values)
     assert {cell: n for cell, n in enumerate(counts.tolist()) if n} == expected
+
+
+def test_a_value_that_is_declared_twice_counts_its_records_once(tmp_path):
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a', 'b', 'c']) AS word")
+    word = Column(name="word", type="category", values=("a", "b", "a"))
+    marginal = Marginal(("word",), (Partition.finest(3),))
+    source = Source(location="t.duckdb", folder=tmp_path)
+    (counts,) = counts_of(source, Domain(table="t", columns=(word,)), [marginal])
+    assert counts.sum() == 3
+
+
+WIDE = Domain(
+    table="t",
+    columns=tuple(
+        Column(name=name, type="integer", minimum=0, maximum=99_999) for name in ("a", "b", "c")
+    ),
+)
+
+
+def test_a_scope_of_very_many_cells_is_counted_without_one_number_a_cell(tmp_path, marginal_of):
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 7 AS a, 8 AS b, 9 AS c FROM range(5)")
+    engine = open_engine(Source(location="t.duckdb", folder=tmp_path), table="t")
+    (found,) = read_cells(engine, WIDE, [marginal_of(WIDE, "a", "b", "c")])
+    engine.close()
+    assert found.size == 10**15
+    assert (found.cells.tolist(), found.records.tolist()) == ([7 * 10**10 + 8 * 10**5 + 9], [5])
+
+
+@given(
+    sizes=st.lists(st.integers(1, 700), min_size=1, max_size=6),
+    chosen=st.sets(st.frozensets(st.integers(0, 5), max_size=4), min_size=1, max_size=12),
+)
+def test_scopes_are_counted_together_while_that_takes_few_cells(sizes, chosen):
+    columns = [
+        Column(name=f"c{number}", type="integer", minimum=1, maximum=size)
+        for number, size in enumerate(sizes)
+    ]
+    domain = Domain(table="t", columns=tuple(columns))
+    scopes = {tuple(f"c{n}" for n in sorted(each) if n < len(sizes)) for each in chosen}
+    counted = counted_together(domain, scopes)
+    assert set(counted) == scopes
+    assert all(set(scope) <= set(counted[scope]) for scope in scopes)
+    for scope in set(counted.values()) - scopes:
+        assert math.prod(domain.column(name).size for name in scope) <= FEW_CELLS
+    assert len(set(counted.values())) == 1 or math.prod(sizes) > FEW_CELLS
+
+
+def test_scopes_of_many_cells_are_counted_apart():
+    sizes = {"a": 512, "b": 512, "c": 2}
+    columns = [Column(name=n, type="integer", minimum=1, maximum=m) for n, m in sizes.items()]
+    counted = counted_together(Domain(table="t", columns=tuple(columns)), [("a", "b"), ("c",)])
+    assert counted == {("a", "b"): ("a", "b"), ("c",): ("c",)}
+
+
+def test_one_scope_that_the_others_are_part_of_is_grouped_by_alone(tmp_path):
+    domain = domain_of(nullable=True, outside="drop")
+    engine = open_engine(write_table(tmp_path, [], "duckdb"), table="t")
+    scopes = set(counted_together(domain, [("age",), ("age", "word"), ()]).values())
+    statement = counting_select(engine, domain, sorted(scopes)).sql("duckdb")
+    engine.close()
+    assert scopes == {("age", "word")}
+    assert "GROUPING" not in statement

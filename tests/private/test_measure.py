@@ -6,6 +6,7 @@ import traceback
 from dataclasses import replace
 from fractions import Fraction
 
+import duckdb
 import numpy as np
 import pytest
 from scipy import stats
@@ -19,6 +20,7 @@ from sqlmadp.errors import (
 )
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source
+from sqlmadp.private.measure import READ_FAILED
 from sqlmadp.schema.domain import Column, Domain, Unit
 
 HUGE = Fraction(10**9)
@@ -213,3 +215,37 @@ def test_a_table_that_is_not_the_declared_one_is_refused_unread(measure_people, 
     with pytest.raises(SourceError, match="no column 'height'"):
         measure_people(domain=wrong)
     assert ledger.spent == 0
+
+
+def test_a_read_that_runs_out_of_memory_charges_nothing_and_says_nothing(
+    tmp_path, rich_ledger, block_of
+):
+    visits = Domain(
+        table="visits",
+        columns=(Column(name="age", type="integer", minimum=0, maximum=99),),
+        unit=Unit(column="person", max_records=3),
+    )
+    duckdb.execute(
+        "COPY (SELECT range AS person, range % 100 AS age FROM range(100_000)) "
+        f"TO '{tmp_path / 'visits.parquet'}'"
+    )
+
+    def released(memory):
+        return measure(
+            [block_of(visits, "age")],
+            source=Source(location="visits.parquet", folder=tmp_path, memory=memory),
+            domain=visits,
+            ledger=rich_ledger,
+            release="r",
+            epsilon=HUGE,
+            analysts=["ann"],
+            mechanism="identity",
+            metadata={},
+        )
+
+    with pytest.raises(SourceError) as caught:
+        released(4)
+    assert str(caught.value) == READ_FAILED
+    assert caught.value.__context__ is None
+    assert rich_ledger.spent == 0
+    assert released(256).values[0].tolist() == [1000] * 100

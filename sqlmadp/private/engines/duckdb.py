@@ -7,7 +7,7 @@ Parquet files that make up one table must have the same columns, of the same typ
 of one file is never cast to the type of another's, since that could fail.
 
 A CSV file has no types, and none are guessed from its records: every field is text, and
-`data_vector` casts it to the declared type.  Its header is the catalogue, but is never
+`counting` casts it to the declared type.  Its header is the catalogue, but is never
 quoted in a message, since the first line of a file without a header is a record.
 
 Guarantee  The connection reads this one table and nothing else, and leaves no trace of it.
@@ -17,7 +17,6 @@ Numerics   None.
 
 from __future__ import annotations
 
-import csv
 import glob
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +27,13 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.engines import Kind, Source, SourceColumn
+from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn
+from sqlmadp.private.engines.duckdb_files import (
+    csv_header,
+    csv_relation,
+    parquet_relation,
+    path_list,
+)
 from sqlmadp.private.engines.parquet_files import ParquetFiles, find_files
 
 Result = TypeVar("Result")
@@ -55,30 +60,24 @@ _KINDS: dict[str, Kind] = {
 }
 
 
-class DuckDbTable:
+class DuckDbTable(Engine):
     """One table behind a locked-down DuckDB connection."""
+
+    numbers_values = True
 
     def __init__(
         self,
         location: str,
         identity: str,
-        connection: duckdb.DuckDBPyConnection,
         relation: exp.Expression,
         columns: Sequence[SourceColumn],
+        connection: duckdb.DuckDBPyConnection,
+        *,
+        collated: bool = False,
     ) -> None:
-        self.location = location
-        self.identity = identity
+        super().__init__(location, identity, relation, columns)
         self._connection = connection
-        self._relation = relation
-        self._columns = tuple(columns)
-
-    def catalogue(self) -> Sequence[SourceColumn]:
-        """Return the columns of the table, known since it was opened."""
-        return self._columns
-
-    def relation(self) -> exp.Expression:
-        """Return a fresh copy of what stands for the table in a FROM clause."""
-        return self._relation.copy()
+        self._collated = collated
 
     def typed(self, column: SourceColumn, sql_type: str) -> exp.Expression:
         """Return a column's value to compare as ``sql_type``, NULL if it is none."""
@@ -87,10 +86,11 @@ class DuckDbTable:
             sql_type = "INT128"  # So that a huge integer is out of domain, or clamped, as itself.
         if sql_type == "DOUBLE" and column.kind == "wide integer":
             raw = exp.cast(raw, "VARCHAR")  # Directly, such an integer is rounded twice.
-        value: exp.Expression = exp.TryCast(this=raw, to=exp.DataType.build(sql_type))
-        if sql_type == "VARCHAR":
-            # A column's own collation may merge declared values; which of them a group then
-            # shows would depend on other records.
+        value = raw
+        if sql_type != column.native:
+            value = exp.TryCast(this=raw, to=exp.DataType.build(sql_type))
+        if sql_type == "VARCHAR" and self._collated:
+            # A column's own collation may merge declared values.  (Files have none.)
             value = exp.Collate(this=value, expression=exp.to_identifier("binary", quoted=True))
         return value
 
@@ -122,25 +122,26 @@ def open_file(source: Source, location: str, fragment: str, table: str) -> DuckD
             "leave the '#' and what follows away"
         )
     if suffix == ".parquet" and (found := find_files(source.shown, path)) is not None:
-        return open_parquet(source.shown, found)
+        return open_parquet(source, found)
     if not path.is_file():
         raise SourceError(
             f"source {source.shown!r} does not exist: there is no file {str(path)!r}; "
             "correct 'source' in the plan (it starts from the plan's folder)"
         )
     if suffix == ".csv":
-        return open_csv(source.shown, path.resolve())
-    return open_database(source.shown, path.resolve(), fragment or table)
+        return open_csv(source, path.resolve())
+    return open_database(source, path.resolve(), fragment or table)
 
 
-def open_parquet(location: str, found: ParquetFiles) -> DuckDbTable:
+def open_parquet(source: Source, found: ParquetFiles) -> DuckDbTable:
     """Open Parquet files; their own metadata is the catalogue."""
-    connection = _locked(":memory:", allowed=found.files)
-    whole = _parquet(found.files, partitioned=bool(found.partitions))
+    location = source.shown
+    connection = _locked(":memory:", source.memory, allowed=found.files)
+    whole = parquet_relation(found.files, partitioned=bool(found.partitions))
     rows = _or_none(lambda: _describe(connection, whole))
     # The order of columns may differ between files: they are read by name.
     each = _or_none(
-        lambda: {frozenset(_describe(connection, _parquet([file]))) for file in found.files}
+        lambda: {frozenset(_describe(connection, parquet_relation([file]))) for file in found.files}
     )
     if rows is None or each is None:
         connection.close()
@@ -158,64 +159,37 @@ def open_parquet(location: str, found: ParquetFiles) -> DuckDbTable:
         else _column(name, kind)
         for name, kind in rows
     ]
-    return DuckDbTable(location, f"file:{found.root}", connection, whole, columns)
+    return DuckDbTable(location, f"file:{found.root}", whole, columns, connection)
 
 
-def _parquet(files: Sequence[Path], *, partitioned: bool = False) -> exp.Table:
-    return _table_function(
-        "read_parquet",
-        files,
-        hive_partitioning=exp.true() if partitioned else exp.false(),
-        hive_types_autocast=exp.false(),
-        # Bytes that are no text become question marks; else one such record stops the read.
-        utf8_validation=exp.Literal.string("replace"),
-    )
-
-
-def open_csv(location: str, path: Path) -> DuckDbTable:
+def open_csv(source: Source, path: Path) -> DuckDbTable:
     """Open a CSV file: commas, double quotes, a header; lines that do not parse are skipped."""
+    location = source.shown
     if glob.has_magic(str(path)):
         raise SourceError(
             f"source {location!r} has one of * ? [ in its path, which would be taken for a pattern "
             "of many files; rename it"
         )
-    header = _or_none(lambda: _csv_header(path))
+    header = _or_none(lambda: csv_header(path))
     if not header or len({name.casefold() for name in header}) < len(header) or "" in header:
         raise SourceError(
             f"source {location!r} has no usable header: the first line of a CSV file must name "
             "every column once, separated by commas"
         )
-    text = exp.Literal.string("VARCHAR")
-    relation = _table_function(
-        "read_csv",
-        [path],
-        auto_detect=exp.false(),
-        header=exp.true(),
-        delim=exp.Literal.string(","),
-        quote=exp.Literal.string('"'),
-        escape=exp.Literal.string('"'),
-        strict_mode=exp.false(),
-        ignore_errors=exp.true(),
-        hive_partitioning=exp.false(),
-        columns=exp.Struct(
-            expressions=[
-                exp.PropertyEQ(this=exp.to_identifier(name, quoted=True), expression=text.copy())
-                for name in header
-            ]
-        ),
-    )
+    relation = csv_relation(path, header)
     columns = [SourceColumn(name=name, kind="untyped text", native="text") for name in header]
-    connection = _locked(":memory:", allowed=[path])
-    return DuckDbTable(location, f"file:{path}", connection, relation, columns)
+    connection = _locked(":memory:", source.memory, allowed=[path])
+    return DuckDbTable(location, f"file:{path}", relation, columns, connection)
 
 
-def open_database(location: str, path: Path, table: str) -> DuckDbTable:
+def open_database(source: Source, path: Path, table: str) -> DuckDbTable:
     """Open a table of a DuckDB database file, which is never written to.
 
     A view is refused: it may fail on some records, or change by more than one row when
     one record is added, and the promise is about the rows of what is counted.
     """
-    connection = _or_none(lambda: _locked(str(path)))
+    location = source.shown
+    connection = _or_none(lambda: _locked(str(path), source.memory))
     if connection is None:
         raise SourceError(
             f"source {location!r} cannot be opened as a DuckDB database; "
@@ -235,10 +209,13 @@ def open_database(location: str, path: Path, table: str) -> DuckDbTable:
         )
     relation = exp.table_(found[0][1], db=found[0][0], quoted=True)
     columns = [_column(*row) for row in _stored(connection, *found[0])]
-    return DuckDbTable(location, f"file:{path}", connection, relation, columns)
+    return DuckDbTable(location, f"file:{path}", relation, columns, connection, collated=True)
 
 
-def _locked(database: str, *, allowed: Sequence[Path] = ()) -> duckdb.DuckDBPyConnection:
+def _locked(
+    database: str, memory: int | None, *, allowed: Sequence[Path] = ()
+) -> duckdb.DuckDBPyConnection:
+    limit = {} if memory is None else {"memory_limit": f"{memory}MiB"}
     connection = duckdb.connect(
         database,
         read_only=not allowed,
@@ -247,26 +224,15 @@ def _locked(database: str, *, allowed: Sequence[Path] = ()) -> duckdb.DuckDBPyCo
             "autoload_known_extensions": "false",
             "allow_persistent_secrets": "false",
             "temp_directory": "",  # Nothing private is ever spilled to a disk.
+            **limit,
         },
     )
     if allowed:
-        connection.execute(f"SET allowed_paths = {_list(allowed).sql('duckdb')}")
+        connection.execute(f"SET allowed_paths = {path_list(allowed).sql('duckdb')}")
     connection.execute("SET enable_progress_bar = false")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
-
-
-def _list(paths: Sequence[Path]) -> exp.Array:
-    return exp.Array(expressions=[exp.Literal.string(str(path)) for path in paths])
-
-
-def _table_function(name: str, paths: Sequence[Path], **options: exp.Expression) -> exp.Table:
-    arguments = [
-        exp.EQ(this=exp.to_identifier(option), expression=value)
-        for option, value in options.items()
-    ]
-    return exp.Table(this=exp.Anonymous(this=name, expressions=[_list(paths), *arguments]))
 
 
 def _describe(
@@ -295,11 +261,6 @@ def _column(name: str, stored_type: str) -> SourceColumn:
     if native == "DECIMAL" and stored_type.endswith(",0)"):
         kind = "wide integer"
     return SourceColumn(name=name, kind=kind, native=native)
-
-
-def _csv_header(path: Path) -> list[str]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        return next(csv.reader(file), [])
 
 
 def _or_none(attempt: Callable[[], Result]) -> Result | None:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.engines import Kind, Source, SourceColumn
+from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn
 
 try:
     import psycopg
@@ -67,6 +67,9 @@ _SETTINGS = {
     "DateStyle": "ISO",
     # Cells are fewer than the server expects of expressions, so it would sort all records.
     "enable_sort": "off",
+    # And more than they are, so that it would count in one process.
+    "parallel_setup_cost": "0",
+    "parallel_tuple_cost": "0",
     "work_mem": "64MB",
 }
 
@@ -95,30 +98,19 @@ FROM under JOIN pg_type t ON t.oid = type WHERE typtype <> 'd' ORDER BY attnum
 Result = TypeVar("Result")
 
 
-class PostgresTable:
+class PostgresTable(Engine):
     """One table of a PostgreSQL server, in one transaction."""
 
     def __init__(
         self,
         location: str,
         identity: str,
-        connection: psycopg.Connection[tuple[Any, ...]],
         relation: exp.Expression,
         columns: Sequence[SourceColumn],
+        connection: psycopg.Connection[tuple[Any, ...]],
     ) -> None:
-        self.location = location
-        self.identity = identity
+        super().__init__(location, identity, relation, columns)
         self._connection = connection
-        self._relation = relation
-        self._columns = tuple(columns)
-
-    def catalogue(self) -> Sequence[SourceColumn]:
-        """Return the columns of the table, known since it was opened."""
-        return self._columns
-
-    def relation(self) -> exp.Expression:
-        """Return a fresh copy of what stands for the table in a FROM clause."""
-        return self._relation.copy()
 
     def typed(self, column: SourceColumn, sql_type: str) -> exp.Expression:
         """Return a column's value to compare as ``sql_type``, NULL if it is none."""
@@ -177,7 +169,7 @@ def open_table(source: Source, url: str, table: str) -> PostgresTable:
         raise
     identity = f"postgresql:{server}/{connection.info.dbname}/{schema}.{name}"
     relation = exp.table_(name, db=schema, quoted=True)
-    return PostgresTable(source.shown, identity, connection, relation, [_column(*r) for r in rows])
+    return PostgresTable(source.shown, identity, relation, [_column(*r) for r in rows], connection)
 
 
 def _connected(shown: str, url: str) -> psycopg.Connection[tuple[Any, ...]]:

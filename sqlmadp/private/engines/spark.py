@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.engines import Kind, Source, SourceColumn
+from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn
 from sqlmadp.private.engines.parquet_files import find_files
 
 try:
@@ -77,33 +77,22 @@ _PADDED = "char("
 Result = TypeVar("Result")
 
 
-class SparkTable:
+class SparkTable(Engine):
     """One table behind a Spark session."""
 
     def __init__(
         self,
         location: str,
         identity: str,
-        session: SparkSession,
         relation: exp.Expression,
         columns: Sequence[SourceColumn],
+        session: SparkSession,
         *,
         end: Callable[[], None],
     ) -> None:
-        self.location = location
-        self.identity = identity
+        super().__init__(location, identity, relation, columns)
         self._session = session
-        self._relation = relation
-        self._columns = tuple(columns)
         self._end = end
-
-    def catalogue(self) -> Sequence[SourceColumn]:
-        """Return the columns of the table, known since it was opened."""
-        return self._columns
-
-    def relation(self) -> exp.Expression:
-        """Return a fresh copy of what stands for the table in a FROM clause."""
-        return self._relation.copy()
 
     def typed(self, column: SourceColumn, sql_type: str) -> exp.Expression:
         """Return a column's value to compare as ``sql_type``, NULL if it is none."""
@@ -133,7 +122,7 @@ class SparkTable:
 def open_table(source: Source, master: str, table: str) -> SparkTable:
     """Open a table, or Parquet files, behind a session of the Spark that ``master`` names."""
     session, end = _quiet(
-        lambda: _session(master),
+        lambda: _session(master, source.memory),
         f"source {source.shown!r}: no Spark session could be had; is Java 17 on PATH, and is the "
         "master there?",
     )
@@ -147,10 +136,10 @@ def open_table(source: Source, master: str, table: str) -> SparkTable:
     except BaseException:
         end()
         raise
-    return SparkTable(source.shown, identity, session, relation, columns, end=end)
+    return SparkTable(source.shown, identity, relation, columns, session, end=end)
 
 
-def _session(master: str) -> tuple[SparkSession, Callable[[], None]]:
+def _session(master: str, memory: int | None) -> tuple[SparkSession, Callable[[], None]]:
     """Return a session with settings of its own, and what ends it."""
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -166,6 +155,8 @@ def _session(master: str) -> tuple[SparkSession, Callable[[], None]]:
             "is; name a master, such as 'spark://host:7077#table' or 'local[*]#table'"
         )
     conf = SparkConf().setMaster(master).setAll(list(_OWN.items()))
+    if memory is not None:
+        conf.set("spark.driver.memory", f"{memory}m")
     nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     # A JVM outlives the context that it was started for, and serves the next one too.
     gateway = SparkContext._gateway or launch_gateway(conf, popen_kwargs=nowhere)

@@ -1,0 +1,241 @@
+"""The counting statement: the one SELECT that an engine runs on the private table.
+
+Its text is made of the schema, the scopes, and the cuts of real columns; nothing else an
+analyst wrote is in it, and no record changes it.
+
+    SELECT cells, COUNT(*)                               counted, once a scope
+    FROM (SELECT each cell, or declared value             moved inside if clamped
+          FROM (SELECT each declared column               typed, NULL if it cannot be
+                FROM the table)
+          LEFT JOIN (each category's values, numbered)    if the engine numbers values
+          WHERE every declared column is in the domain)
+    WHERE the record is among its unit's first           if the schema has a unit
+    GROUP BY GROUPING SETS (the scopes)                  or the one scope
+
+A record is kept or dropped as a whole, by its declared columns alone, and a kept record is
+in exactly one cell of every scope.  Where values of a category are numbered, by a join, no two
+declared values are equal, so that no record is joined twice.
+
+Of a unit's kept records the first ones are counted, in the order of a hash of its key, then of
+the declared values.  So records that tie are equal in everything that is counted, and what is
+counted of a unit depends on its own records only.
+
+Guarantee  Adding or removing one record that is counted changes one count of every scope by
+           1, all of the same cell of the table.  Adding or removing one unit changes whether
+           at most ``domain.records_per_unit`` records are counted, all of them its own.
+Requires   Catalogue checked against the domain; scopes of the domain.
+Numerics   Exact.  Reals are compared as the 64-bit floating-point numbers they are stored as
+           (or cast to); a comparison does not round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import date
+
+from sqlglot import exp
+
+from sqlmadp.private.catalogue import source_column, source_columns
+from sqlmadp.private.engines import PLAIN, Engine
+from sqlmadp.schema.domain import ORDERED, Column, Domain, Unit
+
+
+def counting_select(
+    engine: Engine, domain: Domain, scopes: Sequence[tuple[str, ...]]
+) -> exp.Select:
+    """Return the SELECT that counts every scope.
+
+    Its columns are ``records``; c0, c1, ... for the columns of `used_columns`; and, if there
+    are several scopes, g0, g1, ... which are 0 where the column is part of the row's scope.
+    """
+    used = used_columns(domain, scopes)
+    select = exp.select(exp.Count(this=exp.Star()).as_("records"))
+    select = select.from_(_kept(engine, domain, used).subquery("kept"))
+    if domain.unit is not None:
+        first = exp.LTE(
+            this=exp.column("place"), expression=exp.Literal.number(domain.unit.max_records)
+        )
+        # Without a unit, a record that was not dropped is a unit of its own.
+        select = select.where(exp.or_(exp.column("unit").is_(exp.null()), first))
+    names = [exp.column(f"c{number}") for number in range(len(used))]
+    if len(scopes) == 1:
+        return select.select(*names).group_by(*names) if names else select
+    for number, name in enumerate(names):
+        grouping = exp.Anonymous(this="GROUPING", expressions=[name.copy()])
+        select = select.select(name.copy(), grouping.as_(f"g{number}"))
+    sets = [
+        exp.Tuple(expressions=[names[used.index(name)].copy() for name in scope])
+        for scope in scopes
+    ]
+    select.set("group", exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets)]))
+    return select
+
+
+def used_columns(domain: Domain, scopes: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the columns of all scopes, in the order of the schema."""
+    named = {name for scope in scopes for name in scope}
+    return [column.name for column in domain.columns if column.name in named]
+
+
+def _kept(engine: Engine, domain: Domain, used: Sequence[str]) -> exp.Select:
+    """Return the SELECT of the records in the domain, with the columns in use as c0, c1, ..."""
+    stored = source_columns(engine, domain)
+    typed: list[exp.Expr] = []
+    kept: list[exp.Expr] = []
+    inside: list[exp.Condition] = []
+    numbered: list[tuple[exp.Expr, exp.Condition]] = []
+    for number, column in enumerate(domain.columns):
+        value = exp.column(f"v{number}")
+        typed.append(engine.typed(stored[column.name], column.sql_type).as_(f"v{number}"))
+        cell, condition = _cleaned(value, column), _inside(value, column)
+        if engine.numbers_values and column.type == "category" and column.name in used:
+            cell = exp.column(f"cell{number}")
+            condition = cell.is_(exp.null()).not_()
+            numbered.append(_numbered(value, column, number))
+        if column.nullable:
+            raw = exp.column(stored[column.name].name, quoted=True)
+            typed.append(raw.is_(exp.null()).as_(f"n{number}"))
+            condition = exp.or_(exp.column(f"n{number}"), condition)
+        inside.append(condition)
+        if column.name in used:
+            kept.append(cell.copy().as_(f"c{used.index(column.name)}"))
+    if domain.unit is not None:
+        typed.append(_text_or_integer(engine, domain.unit.column).as_("unit"))
+        typed.append(_hash(engine, domain, domain.unit).as_("hash"))
+        kept.append(exp.column("unit"))
+        kept.append(_place(len(domain.columns)).as_("place"))
+        if domain.unit.nulls == "drop":
+            inside.append(exp.column("unit").is_(exp.null()).not_())
+    records = exp.select(*typed).from_(engine.relation()).subquery("typed")
+    select = exp.select(*(kept or [exp.Literal.number(1).as_("one")])).from_(records)
+    for values, equal in numbered:
+        select = select.join(values, on=equal, join_type="left")
+    return select.where(*inside)
+
+
+def _numbered(value: exp.Column, column: Column, number: int) -> tuple[exp.Expr, exp.Condition]:
+    """Return the declared values with their cells, and when one is a record's."""
+    cells = {each: cell for cell, each in enumerate(column.values)}  # None of them twice.
+    rows = [
+        exp.Tuple(expressions=[_literal(each), exp.Literal.number(cell)])
+        for each, cell in cells.items()
+    ]
+    names = [exp.to_identifier(f"value{number}"), exp.to_identifier(f"cell{number}")]
+    alias = exp.TableAlias(this=exp.to_identifier(f"w{number}"), columns=names)
+    equal = exp.EQ(this=value.copy(), expression=exp.column(f"value{number}"))
+    return exp.Values(expressions=rows, alias=alias), equal
+
+
+def _text_or_integer(engine: Engine, name: str) -> exp.Expression:
+    """Return a value that is equal just where the stored one is, in every engine."""
+    column = source_column(engine, name)
+    return engine.typed(column, "BIGINT" if column.kind == "integer" else "VARCHAR")
+
+
+def _hash(engine: Engine, domain: Domain, unit: Unit) -> exp.Expression:
+    """Return the hash by whose order a unit's records are counted: of its name and their key.
+
+    Without a key of its own, a record's key is what the schema does not declare, so that it
+    does not depend on the values counted; a table that has nothing else leaves only those.
+    """
+    declared = {column.name.casefold() for column in domain.columns}
+    plain = [column.name for column in engine.catalogue() if column.kind in PLAIN]
+    others = [name for name in plain if name.casefold() not in declared]
+    own = [name for name in others if name.casefold() != unit.column.casefold()]
+    text: exp.Expression = exp.Literal.string("")
+    for name in (unit.column, *(unit.key or own or plain)):
+        value = engine.typed(source_column(engine, name), "VARCHAR")
+        known = exp.Coalesce(this=value, expressions=[exp.Literal.string("")])
+        text = exp.DPipe(this=text, expression=known)
+        text = exp.DPipe(this=text, expression=exp.Literal.string("|"))
+    return exp.MD5(this=text)
+
+
+def _place(columns: int) -> exp.Expression:
+    """Return the place of a record among those of its unit."""
+    order = [exp.Ordered(this=exp.column("hash"))]
+    for number in range(columns):
+        order.append(exp.Ordered(this=exp.column(f"v{number}"), nulls_first=True))
+    return exp.Window(
+        this=exp.RowNumber(),
+        partition_by=[exp.column("unit")],
+        order=exp.Order(expressions=order),
+    )
+
+
+def _inside(value: exp.Column, column: Column) -> exp.Condition:
+    """Return the condition that a value is in the domain; NULL or false when it is not."""
+    match column.type:
+        case "category":
+            return exp.In(this=value.copy(), expressions=[_literal(each) for each in column.values])
+        case "boolean":
+            return value.copy().is_(exp.null()).not_()
+        case _ if column.outside == "drop":
+            # NaN is above every number, so it is outside too.
+            return exp.Between(this=value.copy(), low=_low(column), high=_high(column))
+        case "real":
+            # In every engine NaN equals itself and nothing else.
+            return exp.NEQ(this=value.copy(), expression=_literal(math.nan))
+        case _:
+            return value.copy().is_(exp.null()).not_()
+
+
+def _cleaned(value: exp.Expression, column: Column) -> exp.Expression:
+    """Return the declared value (for a real, its cell) of a value that is in the domain."""
+    if column.type == "real":
+        cell = _real_cell(value, column, 0, len(column.edges))
+        return exp.Case(ifs=[exp.If(this=value.copy().is_(exp.null()).not_(), true=cell)])
+    cleaned = value.copy()
+    if column.type in ORDERED and column.outside == "clamp":
+        cleaned = (
+            exp.Case()
+            .when(exp.LT(this=value.copy(), expression=_low(column)), _low(column))
+            .when(exp.GT(this=value.copy(), expression=_high(column)), _high(column))
+            .else_(cleaned)
+        )
+    if column.sql_type == "BIGINT":
+        # In the domain, or at its end, so that it fits, in engines without TRY_CAST too.
+        return exp.TryCast(this=cleaned, to=exp.DataType.build("BIGINT"))
+    return cleaned
+
+
+def _real_cell(value: exp.Expression, column: Column, first: int, last: int) -> exp.Expression:
+    """Return a binary search for the cell among edges ``first`` to ``last`` (exclusive)."""
+    if first == last:
+        # Between two edges; beyond either end the value is clamped to the end's own cell.
+        return exp.Literal.number(min(max(2 * first - 1, 0), column.declared - 1))
+    middle = (first + last) // 2
+    edge = _literal(column.edges[middle])
+    below = exp.LT(this=value.copy(), expression=edge)
+    at = exp.EQ(this=value.copy(), expression=edge.copy())
+    return exp.Case(
+        ifs=[
+            exp.If(this=below, true=_real_cell(value, column, first, middle)),
+            exp.If(this=at, true=exp.Literal.number(2 * middle)),
+        ],
+        default=_real_cell(value, column, middle + 1, last),
+    )
+
+
+def _low(column: Column) -> exp.Expression:
+    return _literal(column.edges[0] if column.type == "real" else column.minimum)
+
+
+def _high(column: Column) -> exp.Expression:
+    return _literal(column.edges[-1] if column.type == "real" else column.maximum)
+
+
+def _literal(value: object) -> exp.Expression:
+    match value:
+        case str():
+            return exp.Literal.string(value)
+        case int():
+            return exp.Literal.number(value)
+        case float():
+            # As text, since a numeric literal may be read as a decimal and then rounded.
+            return exp.cast(exp.Literal.string(repr(value)), "DOUBLE")
+        case date():
+            return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
+        case _:
+            raise TypeError("a declared value is text, a number or a date")
