@@ -3,11 +3,13 @@
     python benchmarks/end_to_end.py [--records 10000000] [--statements 1000] [--mechanism M]
 
 Five analysts ask 1,000 statements over five columns in Parquet: histograms, ranges, filters and
-two-way tables, each with constants of its own.  The baseline is DuckDB, one thread, which runs
-each statement on the same file; the release is the whole command line, from start to written
-rows, once with an empty strategy cache and once (another ledger, so the table is read again) with
-the strategies of the first run.  Then the pass over the table alone against a plain GROUP BY of
-the same columns.  All times are CPU time, taken in the same run.
+two-way tables, with random constants, so that some are asked more than once.  The baseline is
+DuckDB, one thread, which runs each statement on the same file; the release is the whole command
+line, from start to written rows, once with an empty strategy cache and once (another copy of the
+table and another ledger, so that it is read again) with the strategies of the first run.  Then the
+pass over the table alone against a plain GROUP BY of the same columns, three times each in turns,
+the least of each, with as many threads as DuckDB takes by itself.  All times are CPU time, taken in
+the same run.
 """
 
 import os
@@ -15,6 +17,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -70,16 +73,16 @@ def statement(random: np.random.Generator) -> str:
 def lay_out(folder: Path, records: int, statements: int, mechanism: str) -> list[str]:
     """Write data, schema, SQL files and two plans that differ in their ledgers alone."""
     states = ", ".join(f"'{state}'" for state in STATES)
-    for copy in ("cold", "warm"):
-        duckdb.execute(
-            "SELECT setseed(0.5);"
-            "COPY (SELECT CAST(floor(100 * pow(random(), 1.3)) AS BIGINT) AS age,"
-            "  CAST(floor(41 * random()) AS BIGINT) AS hours,"
-            "  'r' || CAST(1 + floor(7 * pow(random(), 3)) AS INTEGER) AS race,"
-            "  CASE WHEN random() < 0.51 THEN 'female' ELSE 'male' END AS sex,"
-            f" [{states}][1 + CAST(floor(51 * pow(random(), 2)) AS INTEGER)] AS state"
-            f" FROM range({records})) TO '{folder / copy}.parquet' (FORMAT parquet)"
-        )
+    duckdb.execute(
+        "SELECT setseed(0.5);"
+        "COPY (SELECT CAST(floor(100 * pow(random(), 1.3)) AS BIGINT) AS age,"
+        "  CAST(floor(41 * random()) AS BIGINT) AS hours,"
+        "  'r' || CAST(1 + floor(7 * pow(random(), 3)) AS INTEGER) AS race,"
+        "  CASE WHEN random() < 0.51 THEN 'female' ELSE 'male' END AS sex,"
+        f" [{states}][1 + CAST(floor(51 * pow(random(), 2)) AS INTEGER)] AS state"
+        f" FROM range({records})) TO '{folder}/cold.parquet' (FORMAT parquet)"
+    )
+    shutil.copyfile(folder / "cold.parquet", folder / "warm.parquet")
     columns = "".join(f"[columns.{name}]\n{text}\n" for name, text in COLUMNS.items())
     (folder / "people.toml").write_text(f'table = "people"\n{columns}')
     random = np.random.default_rng(1)
@@ -125,18 +128,19 @@ def materialised(folder: Path) -> tuple[float, float]:
     domain = read_schema(folder / "people.toml")
     cells = {column.name: Partition.finest(column.size) for column in domain.columns}
     everything = Marginal(tuple(sorted(cells)), tuple(cells[name] for name in sorted(cells)))
-    engine = open_engine(Source(location="cold.parquet", folder=folder), table="people")
-    started = time.process_time()
-    read_counts(engine, domain, [everything])
-    passed = time.process_time() - started
-    engine.close()
-    connection = duckdb.connect()
     names = ", ".join(COLUMNS)
-    started = time.process_time()
-    connection.execute(
-        f"SELECT {names}, COUNT(*) FROM '{folder / 'cold.parquet'}' GROUP BY {names}"
-    ).fetchnumpy()
-    return passed, time.process_time() - started
+    table = folder / "cold.parquet"
+    engine = open_engine(Source(location=table.name, folder=folder), table="people")
+    connection = duckdb.connect()
+    times: list[tuple[float, float]] = []
+    for _ in range(3):
+        started = time.process_time()
+        read_counts(engine, domain, [everything])
+        passed = time.process_time()
+        connection.execute(f"SELECT {names}, COUNT(*) FROM '{table}' GROUP BY {names}").fetchnumpy()
+        times.append((passed - started, time.process_time() - passed))
+    engine.close()
+    return min(each[0] for each in times), min(each[1] for each in times)
 
 
 def main() -> None:
@@ -150,10 +154,15 @@ def main() -> None:
         folder = Path(name)
         written = lay_out(folder, options.records, options.statements, options.mechanism)
         baseline = direct(folder / "cold.parquet", written)
-        print(f"DuckDB runs {len(written):,} statements: {baseline:.1f} s CPU", flush=True)
+        different = f"{len(set(written)):,} of them different"
+        print(
+            f"DuckDB runs {len(written):,} statements, {different}: {baseline:.1f} s CPU",
+            flush=True,
+        )
         for run in ("cold", "warm"):
             seconds = released(folder / f"{run}.toml", folder / "cache")
-            print(f"release, {run} cache: {seconds:.1f} s CPU, ratio {seconds / baseline:.3f}")
+            ratio = f"ratio {seconds / baseline:.3f}"
+            print(f"release, {run} cache: {seconds:.1f} s CPU, {ratio}", flush=True)
         passed, plain = materialised(folder)
         print(f"pass over the table {passed:.2f} s, GROUP BY {plain:.2f} s, {passed / plain:.2f}")
 

@@ -1,10 +1,14 @@
-"""How planning grows: CPU time against cells, statements and analysts, as text and one SVG.
+"""How planning and releasing grow with rows, cells, statements and analysts: time and memory.
 
     python benchmarks/growth.py [growth.svg] [--steps 4]
 
 Every curve doubles one size a step and holds the others.  Statements ask for ranges of age, crossed
-with another column now and then; waterfilling with equal shares, interference included.  Each
-time is also divided by the one before it: 2 is linear growth.
+with another column now and then, and one of the first analyst's for every age there is;
+waterfilling with equal shares, both fairness measures included.
+`sqlmadp plan` starts with an empty strategy cache, `sqlmadp release` with the strategies of the
+plan before it.  Each is a process of its own: CPU time of it and what it starts, and its largest
+resident memory, start-up included.  The line after a curve says by which power of the size each
+grew in the last step, beside what is stated as the most.
 """
 
 import os
@@ -13,17 +17,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
 import math
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+import duckdb
 import numpy as np
-
-from sqlmadp.asked import Asked
-from sqlmadp.mechanism.fairness import outcome
-from sqlmadp.mechanism.waterfilling import Waterfilling
-from sqlmadp.plan import Plan
 
 SCHEMA = """table = "people"
 [columns.age]
@@ -42,75 +43,137 @@ epsilon = "1"
 path = "people.ledger"
 budget = "1"
 """
-COLOURS = ("#1b6ca8", "#c8553d", "#3d8b5f")
+FIRST = {"rows": 4_000_000, "cells": 1200, "statements": 10, "analysts": 4}
+STATED = {"rows": 1, "cells": 2, "statements": 1, "analysts": 2}
+"""The most that time grows by, as a power of the size; memory grows by 1 at most."""
+COMMANDS = {"plan": ("plan", "--mechanism", "waterfilling"), "release": ("release",)}
+COLOURS = {"plan": "#1b6ca8", "release": "#c8553d"}
+WIDTH, HEIGHT = 250, 200
 
 
-def planned(*, cells: int = 1200, statements: int = 10, analysts: int = 4) -> float:
-    """Return the CPU time of one plan of so many cells, statements an analyst, and analysts."""
+@dataclass(frozen=True)
+class Cost:
+    """What one command took."""
+
+    seconds: float
+    megabytes: float
+
+
+def costs(*, rows: int, cells: int, statements: int, analysts: int) -> dict[str, Cost]:
+    """Return what planning and releasing take: ``statements`` are an analyst's."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "people.toml").write_text(SCHEMA.format(oldest=cells // 12 - 1))
+        duckdb.execute(
+            f"COPY (SELECT (hash(range) % {cells // 12})::INTEGER AS age, "
+            f"1 + (hash(range, 1) % 12)::INTEGER AS ward FROM range({rows})) "
+            f"TO '{folder / 'people.parquet'}'"
+        )
         plan = PLAN
         for number in range(analysts):
-            random = np.random.default_rng(number)
-            asked = []
-            for place in range(statements):
-                low, high = sorted(random.integers(0, cells // 12, 2))
-                where = f"WHERE age BETWEEN {low} AND {high}"
-                ward = f" AND ward = {random.integers(1, 13)}" if place % 5 == 0 else ""
-                asked.append(f"SELECT COUNT(*) FROM people {where}{ward};\n")
-            (folder / f"a{number}.sql").write_text("".join(asked))
+            (folder / f"a{number}.sql").write_text(_asked(number, cells, statements))
             plan += f'[analysts.a{number}]\nqueries = "a{number}.sql"\n'
         (folder / "plan.toml").write_text(plan)
-        start = time.process_time()
-        bound = Asked.bind(Plan.open(folder / "plan.toml"))
-        shares = [analyst.share for analyst in bound.plan.analysts]
-        outcome(Waterfilling(), bound.workloads, shares, bound.plan.epsilon)
-        return time.process_time() - start
+        return {name: _cost(arguments, folder) for name, arguments in COMMANDS.items()}
 
 
-def curve(name: str, first: int, steps: int, work: Callable[[int], float]) -> list[float]:
-    """Print and return the time of every size."""
-    times: list[float] = []
+def _asked(analyst: int, cells: int, statements: int) -> str:
+    random = np.random.default_rng(analyst)
+    asked = ["SELECT age, COUNT(*) FROM people GROUP BY age;\n"] if analyst == 0 else []
+    for place in range(statements - len(asked)):
+        low, high = sorted(random.integers(0, cells // 12, 2))
+        ward = f" AND ward = {random.integers(1, 13)}" if place % 5 == 0 else ""
+        asked.append(f"SELECT COUNT(*) FROM people WHERE age BETWEEN {low} AND {high}{ward};\n")
+    return "".join(asked)
+
+
+def _cost(arguments: tuple[str, ...], folder: Path) -> Cost:
+    """Run a command, and return what the system says it took."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sqlmadp", *arguments, str(folder / "plan.toml"), "--quiet"],
+        env=os.environ | {"SQLMADP_CACHE": str(folder / "cache")},
+        stdout=subprocess.DEVNULL,
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"sqlmadp {arguments[0]} ended with {process.returncode}")
+    return Cost(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+def curve(name: str, steps: int) -> dict[str, list[Cost]]:
+    """Print and return what every size takes."""
+    found: dict[str, list[Cost]] = {command: [] for command in COMMANDS}
     for step in range(steps):
-        times.append(work(first * 2**step))
-        growth = f"{times[-1] / times[-2]:.2f} times the one before" if step else ""
-        print(f"{name:<10} {first * 2**step:>8,} {times[-1]:>8.2f} CPU s {growth}", flush=True)
-    return times
+        size = FIRST[name] * 2**step
+        each = costs(**(FIRST | {name: size}))
+        shown = ""
+        for command, cost in each.items():
+            found[command].append(cost)
+            shown += f"   {command} {cost.seconds:6.2f} CPU s {cost.megabytes:6.0f} MB"
+        print(f"{name:<10} {size:>9,}{shown}", flush=True)
+    shown = ""
+    for command, every in found.items():
+        time = _power([cost.seconds for cost in every])
+        memory = _power([cost.megabytes for cost in every])
+        shown += f"   {command} {time:6.2f} (time)  {memory:6.2f} (memory)"
+    print(f"{'grew by':<10} {'power':>9}{shown}   stated: {STATED[name]} and 1", flush=True)
+    return found
 
 
-def drawn(curves: dict[str, list[float]]) -> str:
-    """Return the curves as SVG, both axes logarithmic."""
-    largest = max(max(times) for times in curves.values())
-    least = min(min(times) for times in curves.values())
-    lines = []
-    for (name, times), colour in zip(curves.items(), COLOURS, strict=True):
-        points = [
-            (40 + 400 * step / (len(times) - 1), 220 - 200 * math.log(t / least) / span)
-            for span in [max(math.log(largest / least), 1e-9)]
-            for step, t in enumerate(times)
-        ]
-        path = " ".join(f"{x:.0f},{y:.0f}" for x, y in points)
-        lines.append(f'<polyline points="{path}" fill="none" stroke="{colour}"/>')
-        lines.append(f'<text x="445" y="{points[-1][1]:.0f}" fill="{colour}">{name}</text>')
-    axes = f'<text x="40" y="245">doubling; {least:.2f} to {largest:.2f} CPU s</text>'
-    size = 'viewBox="0 0 540 255" font-family="sans-serif" font-size="12"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{axes}{"".join(lines)}</svg>\n'
+def _power(values: list[float]) -> float:
+    return math.log2(values[-1] / values[-2]) if len(values) > 1 else math.nan
+
+
+def drawn(curves: dict[str, dict[str, list[Cost]]]) -> str:
+    """Return one panel a curve as SVG, both axes logarithmic; memory is dashed."""
+    panels = [_panel(name, found, place) for place, (name, found) in enumerate(curves.items())]
+    legend = "".join(
+        f'<text x="{20 + 90 * number}" y="{2 * HEIGHT + 25}" fill="{colour}">{command}</text>'
+        for number, (command, colour) in enumerate(COLOURS.items())
+    )
+    words = f'<text x="200" y="{2 * HEIGHT + 25}">solid: CPU seconds; dashed: megabytes</text>'
+    size = f'viewBox="0 0 {2 * WIDTH} {2 * HEIGHT + 35}" font-family="sans-serif" font-size="11"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(panels)}{legend}{words}</svg>\n'
+    )
+
+
+def _panel(name: str, found: dict[str, list[Cost]], place: int) -> str:
+    steps = len(next(iter(found.values())))
+    left, top = WIDTH * (place % 2) + 20, HEIGHT * (place // 2) + 20
+    wide, high = WIDTH - 75, HEIGHT - 55
+    parts = [f'<text x="{left}" y="{top - 5}">{FIRST[name]:,} {name}, doubling</text>']
+    parts.append(f'<path d="M{left},{top} v{high} h{wide}" fill="none" stroke="#999"/>')
+    for measure, dashes in (("seconds", ""), ("megabytes", ' stroke-dasharray="4 3"')):
+        every = [getattr(cost, measure) for costs in found.values() for cost in costs]
+        span = math.log(max(every) / min(every)) or 1.0
+        for command, costs_found in found.items():
+            values = [getattr(cost, measure) for cost in costs_found]
+            points = [
+                (
+                    left + wide * step / max(1, steps - 1),
+                    top + high * (0.9 - 0.8 * math.log(value / min(every)) / span),
+                )
+                for step, value in enumerate(values)
+            ]
+            path = " ".join(f"{x:.0f},{y:.0f}" for x, y in points)
+            line = f'fill="none" stroke="{COLOURS[command]}"{dashes}'
+            parts.append(f'<polyline points="{path}" {line}/>')
+            unit = " s" if measure == "seconds" else " MB"
+            text = f"{values[-1]:.3g}{unit}"
+            at = f'x="{left + wide + 3}" y="{points[-1][1] + 4:.0f}" fill="{COLOURS[command]}"'
+            parts.append(f"<text {at}>{text}</text>")
+    return "".join(parts)
 
 
 def main() -> None:
     """Print the curves, and draw them."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("svg", nargs="?", type=Path)
     parser.add_argument("--steps", type=int, default=4)
     arguments = parser.parse_args()
-    planned()  # Imports and first uses are not part of any curve.
-    steps = arguments.steps
-    curves = {
-        "cells": curve("cells", 1200, steps, lambda size: planned(cells=size)),
-        "statements": curve("statements", 10, steps, lambda size: planned(statements=size)),
-        "analysts": curve("analysts", 4, steps, lambda size: planned(analysts=size)),
-    }
+    curves = {name: curve(name, arguments.steps) for name in FIRST}
     if arguments.svg is not None:
         arguments.svg.write_text(drawn(curves))
 

@@ -1,13 +1,14 @@
 """The paper's practical and one-way marginal instances, beside the paper's own results.
 
     python benchmarks/paper_instances.py practical REFERENCE [--instances N] [--mechanism M]...
-    python benchmarks/paper_instances.py marginals REFERENCE
+    python benchmarks/paper_instances.py marginals REFERENCE --keep FILE
 
 REFERENCE is a folder with the instances and the paper's results, which are not part of this
 project.  For every mechanism: median and mean total error, the largest sharing ratio and the
 largest interference, each beside the paper's; the number of our instances where one of the ratios
 is above 1 + 1e-9; and our CPU time an instance with leave-one-out interference, nothing taken from
 a disk cache.  The paper has no figures for mechanisms that are not its own, and none for CPU time.
+With --keep every instance's figures go to a file as they come, and an interrupted run goes on.
 """
 
 import os
@@ -82,6 +83,16 @@ def _column(name: str) -> int:
     return int(name).bit_length() - 1
 
 
+def measured(name: str, workloads: list[Workload], columns: list[tuple[str, int]]) -> list[float]:
+    """Return total error, largest sharing ratio, largest interference and CPU seconds."""
+    started = time.process_time()
+    shares = [Fraction(1, len(workloads))] * len(workloads)
+    with threadpool_limits(limits=1):
+        found = outcome(MECHANISMS[name](columns, None), workloads, shares, Fraction(1))
+    seconds = time.process_time() - started
+    return [found.total_error, found.sharing_ratio, found.worst_interference, seconds]
+
+
 def main() -> None:
     """Print one line a mechanism."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -89,6 +100,7 @@ def main() -> None:
     parser.add_argument("reference", type=Path)
     parser.add_argument("--instances", type=int, default=100)
     parser.add_argument("--mechanism", action="append", choices=MECHANISMS)
+    parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     results = json.loads((options.reference / RESULTS[options.experiment]).read_text())
     instances = results["instances"][: options.instances]
@@ -98,18 +110,16 @@ def main() -> None:
         f"{'mechanism':22}{'median':>13}{'paper':>13}{'mean':>13}{'paper':>13}{'ratio':>9}{'paper':>9}"
         f"{'':3}{'':>12}{'paper':>9}{'violations':>12}{'CPU s':>8}"
     )
+    kept = _kept(options.keep)
     for name in options.mechanism or MECHANISMS:
-        started = time.process_time()
         ours = []
-        with threadpool_limits(limits=1):
-            for workloads, columns in run(options.reference, instances):
-                shares = [Fraction(1, len(workloads))] * len(workloads)
-                mechanism = MECHANISMS[name](columns, None)
-                ours.append(outcome(mechanism, workloads, shares, Fraction(1)))
-        seconds = (time.process_time() - started) / len(instances)
-        totals = [each.total_error for each in ours]
-        sharing = [each.sharing_ratio for each in ours]
-        interference = [each.worst_interference for each in ours]
+        for number, drawn in enumerate(run(options.reference, instances)):
+            key = f"{options.experiment} {name} {number}"
+            if key not in kept:
+                kept[key] = measured(name, *drawn)
+                _keep(options.keep, key, kept[key])
+            ours.append(kept[key])
+        totals, sharing, interference, seconds = zip(*ours, strict=True)
         worst = [max(pair) for pair in zip(sharing, interference, strict=True)]
         paper = [_of_paper(instances, what, name) for what in ("total", "maxratio", "interference")]
         print(
@@ -117,9 +127,22 @@ def main() -> None:
             f"{np.mean(totals):13,.1f}{np.mean(paper[0]):13,.1f}"
             f"{max(sharing):9.4f}{max(paper[1]):9.3f}{'':3}"
             f"{max(interference):12.9f}{max(paper[2]):9.3f}"
-            f"{sum(ratio > 1 + 1e-9 for ratio in worst):12}{seconds:8.3f}",
+            f"{sum(ratio > 1 + 1e-9 for ratio in worst):12}{np.mean(seconds):8.3f}",
             flush=True,
         )
+
+
+def _kept(file: Path | None) -> dict[str, list[float]]:
+    """Return what an earlier run kept."""
+    if file is None or not file.exists():
+        return {}
+    return dict(json.loads(line) for line in file.read_text().splitlines())
+
+
+def _keep(file: Path | None, key: str, figures: list[float]) -> None:
+    if file is not None:
+        with file.open("a") as lines:
+            lines.write(json.dumps([key, figures]) + "\n")
 
 
 def _of_paper(instances: list[dict[str, Any]], what: str, name: str) -> list[float]:

@@ -118,6 +118,10 @@ class Agreement:
         for other in others:
             yield draft_of(other, layout)
 
+    def fits(self, together: Workload) -> bool:
+        """Tell whether the agreed scopes hold every query and are small enough to search in."""
+        return self._layout(together) is not None
+
     def _layout(self, together: Workload) -> Layout | None:
         """Return the agreed scopes over the columns in use; None if they are too large to search.
 
@@ -128,10 +132,15 @@ class Agreement:
         scopes = {tuple(name for name in scope if name in columns) for scope in self.scopes}
         if not all(any(set(scope) <= set(agreed) for agreed in scopes) for scope in asked):
             return None
-        if len(scopes) > MOVE_ROWS or max(scope.groups for scope in together.scopes) > MOVE_ROWS:
+        if len(scopes) > MOVE_ROWS or not searchable(together):
             return None
         layout = laid_over(together, scopes)
         return layout if sum(scope.groups for scope in layout.scopes) <= MOVE_ROWS else None
+
+
+def searchable(together: Workload) -> bool:
+    """Tell whether every scope of a workload is small enough to search for rows in."""
+    return max(scope.groups for scope in together.scopes) <= MOVE_ROWS
 
 
 def _integers(draft: Draft) -> JointStrategy:

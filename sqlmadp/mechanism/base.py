@@ -17,13 +17,18 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.errors import ProgrammingError
+from sqlmadp.schema.kronecker import KroneckerBlock
 from sqlmadp.schema.marginal import Block, CellBlock
 from sqlmadp.strategy.integer import S
 from sqlmadp.strategy.select import Strategy
 from sqlmadp.workload.workload import Workload
+
+MOST_SENSITIVITY = (1 << 31) - 1
+"""Entries of a strategy stay below this when it is measured, since its columns do."""
 
 MOST_PARTS = (1 << 31) // S - 1
 """Equal parts of the budget that shares may need: entries stay below 2^31 when measured."""
@@ -69,6 +74,16 @@ class Joining(Protocol):
         """Return what is measured after each analyst joined, read by all who are in."""
 
 
+@runtime_checkable
+class LeavingOut(Protocol):
+    """A mechanism that may know what leaving somebody out does without selecting anew."""
+
+    def interference(
+        self, workloads: Sequence[Workload], shares: Sequence[Fraction]
+    ) -> NDArray[np.float64] | None:
+        """Return ``[i, j]``, by which ratio i's joining changes j's error; None if not known."""
+
+
 def settled(
     mechanism: Mechanism, workloads: Sequence[Workload], shares: Sequence[Fraction]
 ) -> Mechanism:
@@ -98,15 +113,15 @@ def poured_weights(
     """Return by what each strategy is multiplied, exactly in proportion, and what they sum to."""
     whole = max(strategy.total for strategy in strategies)
     parts = whole_shares(shares)
+    if sum(parts) * whole > MOST_SENSITIVITY:
+        raise ProgrammingError(
+            f"the shares {', '.join(str(share) for share in shares)} divide the budget into "
+            f"{sum(parts):,} equal parts; for scopes as large as those asked about, at most "
+            f"{MOST_SENSITIVITY // whole:,} are supported. Choose shares with a smaller common "
+            f"denominator."
+        )
     factors = [p * (whole // s.total) for p, s in zip(parts, strategies, strict=True)]
     return factors, sum(parts) * whole
-
-
-def scaled(block: Block, factor: int) -> Block:
-    """Return a block with every row multiplied by an integer."""
-    if isinstance(block, CellBlock):
-        return CellBlock(block.marginal, block.weight * factor)
-    return Block(block.marginal, sparse.csr_array(block.matrix * factor, dtype=np.int64))
 
 
 def lowest_terms(
@@ -124,12 +139,18 @@ def read_by_all(blocks: Sequence[Block], sensitivity: int, analysts: int) -> Joi
 
 
 def _divisor(block: Block) -> int:
-    return int(block.weight if isinstance(block, CellBlock) else np.gcd.reduce(block.matrix.data))
+    if isinstance(block, CellBlock):
+        return int(block.weight)
+    if isinstance(block, KroneckerBlock):
+        return int(np.gcd.reduce(block.heights.reshape(-1)))
+    return int(np.gcd.reduce(block.matrix.data))
 
 
 def _divided(block: Block, divisor: int) -> Block:
     if isinstance(block, CellBlock):
         return CellBlock(block.marginal, int(block.weight) // divisor)
+    if isinstance(block, KroneckerBlock):
+        return KroneckerBlock(block.marginal, block.factors, block.heights // divisor)
     matrix = block.matrix
     parts = (matrix.data // divisor, matrix.indices, matrix.indptr)
     return Block(block.marginal, sparse.csr_array(parts, shape=matrix.shape, dtype=np.int64))

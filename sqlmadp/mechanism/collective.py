@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sqlmadp.mechanism.base import JointStrategy, read_by_all
 from sqlmadp.mechanism.fairness import expected_errors
+from sqlmadp.schema.kronecker import scaled
 from sqlmadp.schema.marginal import Block
 from sqlmadp.workload.workload import Workload, stacked
 
@@ -113,4 +114,4 @@ class Collective:
 
 def weighted(blocks: Sequence[Block], sensitivity: int, share: Fraction) -> list[Block]:
     """Return blocks scaled so that their columns sum to ``share``."""
-    return [Block(b.marginal, b.matrix * float(share / sensitivity)) for b in blocks]
+    return [scaled(block, float(share / sensitivity)) for block in blocks]

@@ -34,6 +34,7 @@ from sqlmadp.mechanism.agreement import FINE, FINEST, ROOM
 from sqlmadp.mechanism.base import JointStrategy, read_by_all
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.mechanism.waterfilling import Waterfilling, pour_together
+from sqlmadp.schema.kronecker import scaled
 from sqlmadp.schema.marginal import Block
 from sqlmadp.strategy.beside import Known, beside
 from sqlmadp.strategy.cache import StrategyCache
@@ -91,7 +92,7 @@ class Complement:
         blocks = list(self.known)
         if strategy is not None:
             weight = 1 / math.sqrt(noise_variance(strategy.sensitivity, epsilon))
-            blocks += [Block(b.marginal, b.matrix * weight) for b in strategy.blocks]
+            blocks += [scaled(block, weight) for block in strategy.blocks]
         return errors_from(solver_for(blocks), workloads)
 
     def _mixtures(

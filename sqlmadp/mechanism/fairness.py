@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqlmadp.mechanism import left_out
-from sqlmadp.mechanism.base import Joining, JointStrategy, Mechanism, settled
+from sqlmadp.mechanism.base import Joining, JointStrategy, LeavingOut, Mechanism, settled
 from sqlmadp.workload.solver import Solver, solver_for
 from sqlmadp.workload.workload import Workload
 
@@ -87,7 +87,10 @@ def outcome(
 
     strategy = mechanism.select(workloads, shares)
     together = expected_errors(strategy, workloads, epsilon)
-    interference = left_out.interference(mechanism, workloads, shares)
+    if isinstance(mechanism, LeavingOut):
+        interference = mechanism.interference(workloads, shares)
+    else:
+        interference = left_out.interference(mechanism, workloads, shares)
     if interference is None:
         interference = np.ones((len(workloads), len(workloads)))
         for i in everyone:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sqlmadp.mechanism.base import JointStrategy, lowest_terms, poured_weights, scaled
+from sqlmadp.mechanism.base import JointStrategy, lowest_terms, poured_weights
+from sqlmadp.schema.kronecker import scaled
 from sqlmadp.schema.marginal import Block
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.select import select

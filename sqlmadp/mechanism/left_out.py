@@ -24,10 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.mechanism.base import Mechanism, poured_weights, scaled
+from sqlmadp.mechanism.base import Mechanism, poured_weights
 from sqlmadp.mechanism.identity import Identity
 from sqlmadp.mechanism.independent import Independent
 from sqlmadp.mechanism.waterfilling import Waterfilling, buckets, stacked_rows
+from sqlmadp.schema.kronecker import scaled
 from sqlmadp.schema.marginal import Block
 from sqlmadp.strategy.select import select
 from sqlmadp.workload.coordinates import Coordinates

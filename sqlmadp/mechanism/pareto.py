@@ -8,7 +8,9 @@ within the caps ``e_j <= wf_j``.  Pareto settles on an agreement for everyone wh
                                    and         e_j <= e_j(free(N but i))   for every other i.
 
 If no strategy that is found meets all caps, the next agreement is tried; the last one is
-Waterfilling itself, for N and for every smaller collective.
+Waterfilling itself, for N and for every smaller collective.  A collective that is too large to
+search for rows in settles on one strategy for everyone and for any fewer of them (`constant`),
+for which the caps from smaller collectives hold by themselves.
 
 What holds always, by construction:
     against Waterfilling   e_j(N) <= wf_j(N) <= wf_j(N but i): joining never costs anybody what
@@ -29,17 +31,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from sqlmadp.errors import NotSupportedError
-from sqlmadp.mechanism.agreement import Agreement
+from sqlmadp.mechanism.agreement import Agreement, searchable
 from sqlmadp.mechanism.base import JointStrategy, read_by_all
 from sqlmadp.mechanism.collective import Chosen, Collective, Key
+from sqlmadp.mechanism.constant import Constant
 from sqlmadp.schema.marginal import Block
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.pooling import Pool, pooled_scopes
 from sqlmadp.strategy.select import select
 from sqlmadp.workload.workload import Workload
+
+Matrix = NDArray[np.float64]
 
 MARGIN = 0.002
 """How far below its error in a smaller collective an error is aimed at first."""
@@ -80,13 +86,29 @@ class Pareto:
 
     def _settle(self, everyone: Collective) -> Settled:
         plain = Agreement(scopes=(), cache=self.cache)
-        offers = [(each, each.free(everyone)) for each in self._agreements(everyone)]
+        together = everyone.together()
+        small = searchable(together)
+        agreements = list(self._agreements(everyone)) if small else []
+        large = [each for each in agreements if each.scopes and not each.fits(together)]
+        if len(everyone.shares) > 1 and (not small or (large and large == agreements)):
+            return self._constant(everyone, plain.free(everyone)) or Settled(plain, {})
+        offers = [(each, each.free(everyone)) for each in agreements]
         offers.sort(key=lambda offer: float(everyone.counts @ offer[1].errors))
         for agreement, chosen in offers:
             settled = _capped(agreement, everyone, chosen)
             if settled is not None:
                 return settled
         return Settled(plain, {everyone.key: plain.free(everyone)})
+
+    def _constant(self, everyone: Collective, poured: Chosen) -> Settled | None:
+        """Return the best of one strategy for whoever takes part; None if there is none."""
+        if not poured.errors.any():  # Nobody asks anything.
+            return None
+        try:
+            constant = Constant.of(everyone, poured, self.cache)
+        except NotSupportedError:  # Too large to be selected for as a whole, not one by one.
+            return None
+        return Settled(constant, {everyone.key: constant.unless_harmful(everyone, poured)})
 
     def _agreements(self, everyone: Collective) -> Iterator[Agreement]:
         """Yield what could be agreed on: scopes pooled by parts, or those of Utilitarian."""
@@ -113,7 +135,7 @@ class Pareto:
 class Settled:
     """Pareto under an agreement: what everyone chose, and what fewer of them would choose."""
 
-    agreement: Agreement
+    agreement: Agreement | Constant
     known: dict[Key, Chosen]
 
     def select(self, workloads: Sequence[Workload], shares: Sequence[Fraction]) -> JointStrategy:
@@ -124,6 +146,14 @@ class Settled:
                 self.known[collective.key] = self.agreement.free(collective)
         strategy = self.known[collective.key].strategy
         return read_by_all(strategy.blocks, strategy.sensitivity, len(workloads))
+
+    def interference(
+        self, workloads: Sequence[Workload], shares: Sequence[Fraction]
+    ) -> Matrix | None:
+        """Return what leaving everyone out once does, where that takes no new selection."""
+        if not isinstance(self.agreement, Constant):
+            return None
+        return self.agreement.interference(workloads, shares)
 
 
 def _capped(agreement: Agreement, everyone: Collective, chosen: Chosen) -> Settled | None:

@@ -6,21 +6,33 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.errors import NotSupportedError
-from sqlmadp.mechanism.base import JointStrategy, poured_weights, read_by_all, scaled, whole_shares
-from sqlmadp.schema.marginal import Block, CellBlock, Marginal, Partition, expand
+from sqlmadp.mechanism.base import (
+    MOST_SENSITIVITY,
+    JointStrategy,
+    poured_weights,
+    read_by_all,
+    whole_shares,
+)
+from sqlmadp.schema.kronecker import KroneckerBlock, as_products, scaled
+from sqlmadp.schema.marginal import (
+    Block,
+    CellBlock,
+    Marginal,
+    Partition,
+    cell_weight,
+    expand,
+)
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.scopes import split_by_scope
 from sqlmadp.strategy.select import select
 from sqlmadp.workload.workload import Workload, common
-
-MOST_SENSITIVITY = (1 << 31) - 1
-"""Entries of a strategy stay below this when it is measured."""
 
 CLOSE_CELLS = 1 << 12
 """Cells of all columns in use up to which rows can be poured that are only close."""
@@ -65,7 +77,28 @@ def pour(blocks: Iterable[Block]) -> list[Block]:
     parts: dict[tuple[str, ...], list[Block]] = {}
     for block in blocks:
         parts.setdefault(block.marginal.scope, []).append(block)
-    return [_poured(group) for group in parts.values()]
+    return [poured for group in parts.values() for poured in _poured_scope(group)]
+
+
+def _poured_scope(blocks: Sequence[Block]) -> list[Block]:
+    """Return what blocks of one scope are poured into: one block, or products and the rest.
+
+    Products and other rows stay apart.  Where two of them are parallel, both are measured: that is
+    less than one bucket would tell, and whoever joins still takes nothing from anybody.
+    """
+    if not any(isinstance(block, KroneckerBlock) for block in blocks):
+        return [_poured(blocks)]
+    products: list[KroneckerBlock] = []
+    others: list[Block] = []
+    for block in blocks:
+        weight = None if isinstance(block, KroneckerBlock) else cell_weight(block)
+        if isinstance(block, KroneckerBlock):
+            products.append(block)
+        elif weight is not None:
+            products.append(as_products(CellBlock(block.marginal, weight)))
+        else:
+            others.append(block)
+    return [pour_products(products), *([_poured(others)] if others else [])]
 
 
 def _poured(blocks: Sequence[Block]) -> Block:
@@ -105,6 +138,29 @@ def pour_together(
             "cannot be poured into one exactly; choose shares with a smaller common denominator"
         )
     return read_by_all(pour(blocks), sensitivity, analysts)
+
+
+def pour_products(blocks: Sequence[KroneckerBlock]) -> KroneckerBlock:
+    """Add up parallel rows of Kronecker blocks of one scope, without writing any of them out.
+
+    Products are parallel just when their factor rows are, column by column.  Over dictionaries of
+    each column's directions every block is a table of heights, and the tables add up.
+    """
+    marginal = common([block.marginal for block in blocks])
+    factors, numbers, multiples = [], [], []
+    for axis, partition in enumerate(marginal.partitions):
+        rows = [b.factors[axis][:, b.marginal.partitions[axis].coarsen(partition)] for b in blocks]
+        found = buckets(sparse.csr_array(sparse.vstack(rows), dtype=np.int64))
+        ends = np.cumsum([block.heights.shape[axis] for block in blocks])[:-1]
+        factors.append(found.directions)
+        numbers.append(np.split(found.numbers, ends))
+        multiples.append(np.split(found.heights, ends))
+    heights = np.zeros(tuple(factor.shape[0] for factor in factors), dtype=np.int64)
+    for block, places, times in zip(
+        blocks, zip(*numbers, strict=True), zip(*multiples, strict=True), strict=True
+    ):
+        np.add.at(heights, np.ix_(*places), block.heights * reduce(np.multiply.outer, times))
+    return KroneckerBlock(marginal, factors, heights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,6 +114,19 @@ class Block:
         """Return how many numbers the matrix is made of."""
         return int(self.matrix.nnz)
 
+    @property
+    def square(self) -> float:
+        """Return the sum of the squares of all entries of the matrix."""
+        return float((self.matrix.data.astype(np.float64) ** 2).sum())
+
+    def times(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return ``matrix @ cells``; ``cells`` may have columns."""
+        return np.asarray(self.matrix @ cells)
+
+    def transposed_times(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return ``matrix.T @ values``; ``values`` may have columns."""
+        return np.asarray(self.matrix.T @ values)
+
 
 class CellBlock(Block):
     """Every cell of a marginal measured alone, all with one weight.
@@ -150,9 +163,11 @@ def cell_weight(block: Block) -> int | float | None:
     """Return the weight of every cell, if the rows are the cells in order; None otherwise."""
     if isinstance(block, CellBlock):
         return block.weight
+    rows, columns = block.rows, block.marginal.size
+    if rows != columns:
+        return None
     matrix = block.matrix
-    rows, columns = matrix.shape
-    if not rows == columns == matrix.nnz or not (matrix.data == matrix.data[0]).all():
+    if matrix.nnz != rows or not (matrix.data == matrix.data[0]).all():
         return None
     in_order = np.array_equal(matrix.indptr, np.arange(rows + 1))
     if not in_order or not np.array_equal(matrix.indices, np.arange(columns)):

@@ -12,7 +12,8 @@ import hashlib
 import itertools
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -22,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.schema.marginal import Block, CellBlock, Marginal, Partition
+from sqlmadp.schema.kronecker import KroneckerBlock
+from sqlmadp.schema.marginal import Block, CellBlock, Labels, Marginal, Partition
 
-VERSION = 4
+VERSION = 6
 """Part of every file's name: raised whenever selection changes, so that old files are ignored."""
 
 DIGEST_BYTES = hashlib.sha256().digest_size
@@ -73,18 +75,29 @@ class StrategyCache:
         except OSError:
             return
 
+    def forget(self, fingerprints: Iterable[str]) -> None:
+        """Remove what is stored for some fingerprints, if there is anything."""
+        for fingerprint in fingerprints:
+            with suppress(OSError):
+                self._path(fingerprint).unlink(missing_ok=True)
+
 
 def packed(blocks: Sequence[Block]) -> dict[str, Any]:
     """Return blocks as a few arrays, however many there are: lists one after the other."""
     names = sorted({name for block in blocks for name in block.marginal.scope})
     columns = {name: number for number, name in enumerate(names)}
     partitions: dict[Partition, int] = {}
-    scopes, weights, matrices = [], [], []
+    scopes, weights, heights = [], [], []
+    matrices: list[sparse.csr_array] = []
     for block in blocks:
         pairs = zip(block.marginal.scope, block.marginal.partitions, strict=True)
         scopes.append([(columns[n], partitions.setdefault(p, len(partitions))) for n, p in pairs])
         weights.append(block.weight if isinstance(block, CellBlock) else 0)
-        if not isinstance(block, CellBlock):
+        none = np.zeros(0, dtype=np.int64)
+        heights.append(block.heights if isinstance(block, KroneckerBlock) else none)
+        if isinstance(block, KroneckerBlock):
+            matrices.extend(block.factors)
+        elif not isinstance(block, CellBlock):
             matrices.append(block.matrix)
     return {
         "names": np.array(names, dtype=np.str_),
@@ -93,6 +106,8 @@ def packed(blocks: Sequence[Block]) -> dict[str, Any]:
         "scopes": np.array([pair for s in scopes for pair in s], dtype=np.int64).reshape(-1, 2),
         "scope_ends": _ends([len(scope) for scope in scopes]),
         "weights": np.array(weights),
+        "heights": _joined([each.reshape(-1) for each in heights]),
+        "height_ends": _ends([each.size for each in heights]),
         "data": np.concatenate([np.zeros(0, dtype=np.int64), *(m.data for m in matrices)]),
         "indices": _joined([matrix.indices for matrix in matrices]),
         "data_ends": _ends([matrix.nnz for matrix in matrices]),
@@ -107,17 +122,25 @@ def unpacked(file: Any) -> Iterator[Block]:
     partitions = [Partition(part) for part in _split(file["labels"], file["label_ends"])]
     data, indices = (_split(file[name], file["data_ends"]) for name in ("data", "indices"))
     parts = zip(data, indices, _split(file["row_lengths"], file["row_ends"]), strict=True)
-    for pairs, weight in zip(
-        _split(file["scopes"], file["scope_ends"]), file["weights"], strict=True
-    ):
+    scopes = _split(file["scopes"], file["scope_ends"])
+    heights = _split(file["heights"], file["height_ends"])
+    for pairs, weight, own in zip(scopes, file["weights"], heights, strict=True):
         scope = tuple(names[column] for column, _ in pairs)
         marginal = Marginal(scope, tuple(partitions[number] for _, number in pairs))
         if weight:
             yield CellBlock(marginal, weight.item())
             continue
-        values, places, lengths = next(parts)
-        matrix = (values, places, np.concatenate([[0], np.cumsum(lengths)]))
-        yield Block(marginal, sparse.csr_array(matrix, shape=(len(lengths), marginal.size)))
+        if len(own):
+            factors = [_matrix(*next(parts), size) for size in marginal.shape]
+            shape = tuple(factor.shape[0] for factor in factors)
+            yield KroneckerBlock(marginal, factors, own.reshape(shape))
+        else:
+            yield Block(marginal, _matrix(*next(parts), marginal.size))
+
+
+def _matrix(values: NDArray[Any], places: Labels, lengths: Labels, size: int) -> sparse.csr_array:
+    parts = (values, places, np.concatenate([[0], np.cumsum(lengths)]))
+    return sparse.csr_array(parts, shape=(len(lengths), size))
 
 
 def _joined(arrays: Sequence[Any]) -> NDArray[np.int64]:

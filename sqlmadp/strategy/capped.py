@@ -1,18 +1,11 @@
-"""Least weighted error under caps: rows and weights that leave nobody above their limit.
+"""Rows and weights under caps: the least weighted error that leaves nobody above their limit.
 
 Analysts share one layout.  With X as in `joint`, and M_j the Gram matrix of workload j,
 
-    e_j = (sum_b u_b)^2 trace(M_j X^-1),      minimise  sum_j w_j e_j   subject to  e_j <= c_j.
+    e_j = (sum_b u_b)^2 trace(M_j X^-1),      minimise  sum_j w_j e_j   subject to  e_j <= c_j
 
-An augmented Lagrangian turns that into a few searches without caps: with multipliers l_j >= 0 and
-a stiffness m, each minimises
-
-    sum_j w_j e_j  +  (1 / 2m) sum_j max(0, l_j + m (e_j / c_j - 1))^2,
-
-whose gradient is that of one weighted workload, ``sum_j (w_j + max(0, ...) / c_j) M_j``; after
-each, ``l_j`` becomes the maximum in it.  Rows are non-negative and every column of a block sums to
-the block's weight, as in `p_identity`, so the caps are the only constraints left.  Nothing
-here is promised: whoever asked recomputes the errors from the integers.
+by `lagrangian`.  Rows are non-negative and every column of a block sums to the block's weight, as
+in `p_identity`, so the caps are the only constraints left.
 """
 
 from __future__ import annotations
@@ -23,23 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky
-from scipy.optimize import minimize
 
 from sqlmadp.schema.marginal import Block
 from sqlmadp.strategy.joint import WIDEST, Draft
+from sqlmadp.strategy.lagrangian import least_under_caps
 from sqlmadp.strategy.layout import Layout, over_groups
 from sqlmadp.strategy.p_identity import LARGEST
 
 Matrix = NDArray[np.float64]
-
-SEARCHES = 8
-"""Searches at most, each with the multipliers that the one before left."""
-
-CLOSE = 1e-4
-"""How far above its cap an error may be for the search to be over."""
-
-STIFFNESS, STIFFER = 10.0, 3.0
-"""The first stiffness, and by what it grows while a cap is not met."""
 
 OWN = 0.02
 """Least part of a column that a start leaves to the group's own row."""
@@ -60,26 +44,8 @@ class Caps:
 
 def capped(start: Draft, caps: Caps) -> Draft:
     """Return a draft near ``start`` of least weighted error, as far as the caps allow."""
-    problem = _Capped(start, caps)
-    flat = problem.start
-    stiffness = STIFFNESS
-    for search in range(SEARCHES):
-        found = minimize(
-            problem.loss_and_gradient,
-            flat,
-            args=(stiffness,),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=problem.bounds,
-            options={"maxiter": 150, "ftol": 1e-7},
-        )
-        flat = found.x
-        above = problem.raise_multipliers(flat, stiffness)
-        if above <= CLOSE and search > 0:
-            break
-        if above > CLOSE:
-            stiffness *= STIFFER
-    return problem.draft(flat)
+    problem = _Capped(start, caps.grams)
+    return problem.draft(least_under_caps(problem, caps.weights, caps.limits))
 
 
 def draft_of(blocks: Sequence[Block], layout: Layout) -> Draft:
@@ -113,13 +79,23 @@ def _p_identity(rows: Matrix) -> tuple[float, Matrix]:
     return height, np.minimum(common / own, LARGEST)
 
 
-class _Capped:
-    """The augmented Lagrangian as a function of one flat vector: log weights, then rows."""
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """What errors are worked out from: ``X^-1``, and the column sums of every ``[I; B]``."""
 
-    def __init__(self, start: Draft, caps: Caps) -> None:
-        self._layout, self._caps = start.layout, caps
+    errors: Matrix
+    inverse: Matrix
+    sums: list[Matrix]
+
+
+class _Capped:
+    """Everybody's error as a function of one flat vector: log weights, then rows."""
+
+    def __init__(self, start: Draft, grams: Matrix) -> None:
+        self._layout = start.layout
         self._shapes = [rows.shape for rows in start.rows]
-        self._flat_grams = caps.grams.reshape(len(caps.grams), -1)
+        self._size = grams.shape[1]
+        self._flat_grams = grams.reshape(len(grams), -1)
         logs = np.log(start.weights)
         logs = np.clip(logs - logs.mean(), -WIDEST, WIDEST)
         self.start = np.concatenate([logs, *(rows.reshape(-1) for rows in start.rows)])
@@ -128,48 +104,15 @@ class _Capped:
         low[: len(logs)] = 0.0 if len(logs) == 1 else -WIDEST
         high[: len(logs)] = 0.0 if len(logs) == 1 else WIDEST
         self.bounds = np.column_stack([low, high])
-        self._multipliers = np.zeros(len(caps.limits))
-        self._unit = float(caps.weights @ self._errors(self.start)[0])
 
     def draft(self, flat: Matrix) -> Draft:
         weights, rows = self._split(flat)
         return Draft(self._layout, tuple(weights / weights.sum()), tuple(rows))
 
-    def raise_multipliers(self, flat: Matrix, stiffness: float) -> float:
-        """Take over the multipliers at ``flat``; return the largest violation of a cap."""
-        above = self._errors(flat)[0] / self._caps.limits - 1
-        self._multipliers = np.maximum(0, self._multipliers + stiffness * above)
-        return float(above.max())
-
-    def loss_and_gradient(self, flat: Matrix, stiffness: float) -> tuple[float, Matrix]:
-        caps = self._caps
-        errors, inverse, sums = self._errors(flat)
-        push = np.maximum(0, self._multipliers + stiffness * (errors / caps.limits - 1))
-        loss = float(caps.weights @ errors) / self._unit
-        loss += float((push**2 - self._multipliers**2).sum()) / (2 * stiffness)
-        factors = caps.weights / self._unit + push / caps.limits
-        gram = (factors @ self._flat_grams).reshape(inverse.shape)
+    def errors(self, flat: Matrix) -> tuple[Matrix, _Solved]:
+        """Return every workload's error, and what it was worked out from."""
         weights, rows = self._split(flat)
-        total = float(weights.sum())
-        pull = inverse @ gram @ inverse
-        slope = 2 * total * float(factors @ errors) / total**2
-        gradient = np.zeros_like(flat)
-        at = len(weights)
-        for b, (w, r, c, s) in enumerate(zip(weights, rows, self._layout.cells, sums, strict=True)):
-            projected = (pull if len(weights) == 1 else c @ pull @ c.T) / np.outer(s, s)
-            moved = r @ projected
-            heights = np.diag(projected) + (r * moved).sum(axis=0)
-            gradient[b] = slope * w - 2 * (total * w) ** 2 * heights.sum()
-            change = -2 * (total * w) ** 2 * (moved - heights / s)
-            gradient[at : at + r.size] = change.reshape(-1)
-            at += r.size
-        return loss, gradient
-
-    def _errors(self, flat: Matrix) -> tuple[Matrix, Matrix, list[Matrix]]:
-        """Return every workload's error, ``X^-1``, and the column sums of ``[I; B]``."""
-        weights, rows = self._split(flat)
-        size = self._caps.grams.shape[1]
-        information = np.zeros((size, size))
+        information = np.zeros((self._size, self._size))
         sums = []
         for w, r, c in zip(weights, rows, self._layout.cells, strict=True):
             s = 1 + r.sum(axis=0)
@@ -179,9 +122,30 @@ class _Capped:
             information += gram if len(weights) == 1 else c.T @ gram @ c
             sums.append(s)
         factor = (cholesky(information, lower=True, check_finite=False), True)
-        inverse = cho_solve(factor, np.eye(size), check_finite=False)
+        inverse = cho_solve(factor, np.eye(self._size), check_finite=False)
         total = float(weights.sum())
-        return total**2 * (self._flat_grams @ inverse.reshape(-1)), inverse, sums
+        errors = total**2 * (self._flat_grams @ inverse.reshape(-1))
+        return errors, _Solved(errors, inverse, sums)
+
+    def gradient(self, flat: Matrix, worked_out: _Solved, factors: Matrix) -> Matrix:
+        """Return the gradient of ``sum_j factors_j e_j``."""
+        inverse = worked_out.inverse
+        weights, rows = self._split(flat)
+        total = float(weights.sum())
+        pull = inverse @ (factors @ self._flat_grams).reshape(inverse.shape) @ inverse
+        slope = 2 * float(factors @ worked_out.errors) / total
+        gradient = np.zeros_like(flat)
+        at = len(weights)
+        parts = zip(weights, rows, self._layout.cells, worked_out.sums, strict=True)
+        for b, (w, r, c, s) in enumerate(parts):
+            projected = (pull if len(weights) == 1 else c @ pull @ c.T) / np.outer(s, s)
+            moved = r @ projected
+            heights = np.diag(projected) + (r * moved).sum(axis=0)
+            gradient[b] = slope * w - 2 * (total * w) ** 2 * heights.sum()
+            change = -2 * (total * w) ** 2 * (moved - heights / s)
+            gradient[at : at + r.size] = change.reshape(-1)
+            at += r.size
+        return gradient
 
     def _split(self, flat: Matrix) -> tuple[Matrix, list[Matrix]]:
         count = len(self._shapes)

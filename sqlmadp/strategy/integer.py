@@ -13,6 +13,7 @@ help others.  Beside other blocks the group's row tells something about the tota
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -95,12 +96,22 @@ def _rounded(scope: ScopeWorkload, rows: Matrix, weight: int, finest: int) -> In
 
 def workload_block(scope: ScopeWorkload, weight: int) -> IntegerBlock:
     """Return the distinct queries themselves, scaled up to ``weight``, slack in own rows."""
-    distinct = {row.tobytes(): row for row in scope.queries.toarray()}
-    queries = np.array(list(distinct.values()))
+    queries = distinct_queries(scope).toarray()
     largest = np.abs(queries).sum(axis=0).max()
     integers = np.trunc(queries / largest * weight).astype(np.int64)
     integers = integers[integers.any(axis=1)]
     return IntegerBlock(scope, weight - np.abs(integers).sum(axis=0), integers)
+
+
+def distinct_queries(scope: ScopeWorkload) -> sparse.csr_array:
+    """Return every query once, but for those that count nothing."""
+    queries = scope.queries
+    first: dict[tuple[bytes, bytes], int] = {}
+    for row, (start, end) in enumerate(itertools.pairwise(queries.indptr)):
+        key = (queries.indices[start:end].tobytes(), queries.data[start:end].tobytes())
+        if end > start:
+            first.setdefault(key, row)
+    return queries[list(first.values())]
 
 
 def total_block(scope: ScopeWorkload) -> IntegerBlock:

@@ -27,6 +27,7 @@ from scipy.linalg import qr
 
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition, cell_map
+from sqlmadp.strategy.merging import Asked, merge
 from sqlmadp.workload.coordinates import RANK_TOLERANCE, Coordinates
 from sqlmadp.workload.factor import COVERED, Factor
 from sqlmadp.workload.workload import ScopeWorkload, Workload
@@ -35,6 +36,9 @@ Matrix = NDArray[np.float64]
 
 UNION_CELLS = 512
 """Cells of a union of scopes up to which one block on all of it is worth a try."""
+
+WHOLE_CELLS = 1 << 20
+"""Cells of a union of scopes up to which it may be measured cell by cell."""
 
 MOST_COORDINATES = 8192
 """Groups of all blocks together up to which their coordinates are kept as dense matrices."""
@@ -111,12 +115,14 @@ def layouts(workload: Workload) -> list[Layout]:
     choices = [scopes]
     if maximal != scopes:
         choices.append(maximal)
-    cells = _union_cells(asked)
+    cells = union_cells(asked)
     if len(maximal) > 1 and cells <= UNION_CELLS:
         choices.append([tuple(sizes)])
     choices += [merged for merged in [_merged(asked)] if merged not in choices]
     found = [Layout(_assigned(workload, choice, sizes), asked) for choice in choices]
     tractable = [each for each in found if each.tractable]
+    if not tractable and cells <= WHOLE_CELLS:
+        tractable = [Layout(_assigned(workload, [tuple(sizes)], sizes), asked)]
     if not tractable:
         raise NotSupportedError(
             f"the queries over {', '.join(sizes)} tell apart more than {MOST_COORDINATES:,} "
@@ -150,45 +156,17 @@ def over_groups(block: Block, scope: ScopeWorkload) -> sparse.csr_array:
 
 
 def _merged(asked: Sequence[ScopeWorkload]) -> list[tuple[str, ...]]:
-    """Return the scopes with pairs merged, best first, as long as that lowers the error.
-
-    Measured cell by cell, a block of weight u has error ``||W||_F^2 / u^2``; with the best weights
-    blocks of errors ``a_b`` cost ``(sum_b a_b^(1/3))^3``.  Over the cells of a larger scope every
-    query of a smaller one sums that many more cells, but one weight serves both: eight
-    columns of two values are far cheaper as three blocks than as eight.
-    """
-    parts = [
-        (
-            {n: p.size for n, p in zip(s.marginal.scope, s.marginal.partitions, strict=True)},
-            float((s.queries.multiply(s.queries) @ _cells_a_group(s)).sum()),
-        )
-        for s in asked
-        if s.marginal.scope
-    ] or [({}, 1.0)]
-    while len(parts) > 1:
-        pairs = [(_join(a, b), i, j) for i, a in enumerate(parts) for j, b in enumerate(parts[:i])]
-        gain, i, j = max(
-            (
-                (parts[i][1] ** (1 / 3) + parts[j][1] ** (1 / 3) - each[1] ** (1 / 3), -i, -j)
-                for each, i, j in pairs
-            )
-        )
-        if gain <= 0:
-            break
-        i, j = -i, -j
-        joined = _join(parts[i], parts[j])
-        parts = [*(p for k, p in enumerate(parts) if k not in (i, j)), joined]
-    return sorted(tuple(sorted(sizes)) for sizes, _ in parts)
+    """Return the scopes with pairs merged, as long as that lowers the error cell by cell."""
+    parts = [_asked(scope) for scope in asked if scope.marginal.scope]
+    steps = merge(parts, WHOLE_CELLS)
+    return sorted(part.scope for part in (steps[-1] if steps else parts)) or [()]
 
 
-def _join(
-    one: tuple[dict[str, int], float], other: tuple[dict[str, int], float]
-) -> tuple[dict[str, int], float]:
-    """Return the union of two scopes' sizes, and the error of both measured over its cells."""
-    sizes = {n: max(one[0].get(n, 1), other[0].get(n, 1)) for n in one[0] | other[0]}
-    cells = math.prod(sizes.values())
-    error = sum(a * cells / math.prod(s.values()) for s, a in (one, other))
-    return sizes, error
+def _asked(scope: ScopeWorkload) -> Asked:
+    marginal = scope.marginal
+    pairs = zip(marginal.scope, marginal.partitions, strict=True)
+    squares = scope.queries.multiply(scope.queries) @ _cells_a_group(scope)
+    return Asked(tuple((name, p.size) for name, p in pairs), float(squares.sum()))
 
 
 def _cells_a_group(scope: ScopeWorkload) -> Matrix:
@@ -223,7 +201,8 @@ def _column_sizes(scopes: Sequence[ScopeWorkload]) -> dict[str, int]:
     return {name: sizes[name] for name in sorted(sizes)}
 
 
-def _union_cells(scopes: Sequence[ScopeWorkload]) -> int:
+def union_cells(scopes: Sequence[ScopeWorkload]) -> int:
+    """Return the cells of all columns in use together (exact, of any size)."""
     finest: dict[str, Partition] = {}
     for scope in scopes:
         for name, partition in zip(scope.marginal.scope, scope.marginal.partitions, strict=True):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.strategy.p_identity import descend, stretches
+from sqlmadp.strategy.p_identity import descended, solved_rows, stretches
 
 Matrix = NDArray[np.float64]
 
@@ -32,8 +32,11 @@ FINER = 2, 4
 ROWS = 1 / 64, 1 / 24, 1 / 14
 """Numbers of rows to try, in units of the number of groups."""
 
-FIRST = 60
-"""Steps of the search for each number of rows."""
+FIRST, ROUGH = 60, 3e-4
+"""Steps of the search for each number of rows, and the gain of a step below which it ends."""
+
+LITTLE = 0.8
+"""Loss, the identity's being 1, above which more rows are not tried once they do worse."""
 
 STEPS = 200, 150, 40
 """Steps over the coarsest groups for the best number of rows and the next; then over finer ones."""
@@ -65,15 +68,13 @@ class Grid:
 
     def loss(self, rows: Matrix) -> tuple[float, Matrix]:
         """Return the loss over all groups for rows constant over merged ones, and its gradient."""
-        count, groups = rows.shape
         roots = np.sqrt(self.sizes)
         scaled = rows * roots
-        solved = np.linalg.solve(np.eye(count) + scaled @ scaled.T, scaled)
-        kernel = -(scaled.T @ solved)
-        kernel[np.diag_indices(groups)] += 1
+        solved = solved_rows(scaled)
         sums = 1 + rows.sum(axis=0)
-        pull = (self.gram * kernel) @ sums + self.rest * sums
-        weighted = ((solved * sums) @ self.gram) * sums
+        weighted = (solved * sums) @ self.gram
+        pull = (np.diag(self.gram) + self.rest) * sums - (scaled * weighted).sum(axis=0)
+        weighted *= sums
         gradient = 2 * (pull + roots * ((weighted @ scaled.T) @ solved - weighted))
         return float(sums @ pull), gradient
 
@@ -85,7 +86,12 @@ def search(gram: Matrix, frozen: NDArray[np.bool_]) -> Matrix:
     first = int(np.clip(groups // 8, *COARSEST))
     grid = Grid.of(gram, first)
     counts = sorted({int(np.clip(round(part * groups), 2, first // 2)) for part in ROWS})
-    tried = [_descended(grid, stretches(count, first), FIRST) for count in counts]
+    tried: list[tuple[float, Matrix]] = []
+    for count in counts:
+        tried.append(_descended(grid, stretches(count, first), FIRST, ROUGH))
+        least = min(value for value, _ in tried)
+        if LITTLE < least < tried[-1][0]:
+            break
     best = min(range(len(tried)), key=lambda number: tried[number][0])
     # More rows take more steps, so the next number of rows may be better in the end.
     finalists = [_descended(grid, rows, STEPS[0]) for _, rows in tried[best : best + 2]]
@@ -97,9 +103,11 @@ def search(gram: Matrix, frozen: NDArray[np.bool_]) -> Matrix:
     return np.asarray(rows[:, grid.labels] * ~frozen)
 
 
-def _descended(grid: Grid, start: Matrix, steps: int) -> tuple[float, Matrix]:
+def _descended(
+    grid: Grid, start: Matrix, steps: int, tolerance: float = 1e-6
+) -> tuple[float, Matrix]:
     free = np.zeros(len(grid.sizes), dtype=np.bool_)
-    return descend(start, grid.loss, free, steps=steps)
+    return descended(start, grid.loss, free, steps=steps, tolerance=tolerance)
 
 
 def _moved(rows: Matrix, grid: Grid, finer: Grid) -> Matrix:

@@ -7,7 +7,8 @@ Every column of A sums to 1.  With M the workload's Gram matrix the loss is
     f(B) = trace(M (A^T A)^-1) = s^T (M * K) s,    K = (I + B^T B)^-1 = I - B^T R B,
     R = (I + B B^T)^-1,
 
-so one evaluation costs p n^2.  Its gradient, with N = diag(s) M diag(s), is
+and ``(M * K) s = diag(M) s - column sums of B * (R B diag(s) M)``, so one evaluation costs p n^2
+and writes no matrix of n^2.  Its gradient, with N = diag(s) M diag(s), is
 
     df/dB = -2 R B N K  +  2 (M * K) s   (the same vector added to every row).
 
@@ -27,7 +28,9 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.linalg.lapack import dposv
+
+from sqlmadp.strategy.descent import descend
 
 Matrix = NDArray[np.float64]
 
@@ -46,18 +49,26 @@ STRETCHES = 32
 
 def loss_and_gradient(rows: Matrix, gram: Matrix) -> tuple[float, Matrix]:
     """Return ``trace(gram (A^T A)^-1)`` for B = ``rows``, and its gradient in B."""
-    count, groups = rows.shape
-    solved = np.linalg.solve(np.eye(count) + rows @ rows.T, rows)
-    kernel = -(rows.T @ solved)
-    kernel[np.diag_indices(groups)] += 1
+    solved = solved_rows(rows)
     sums = 1 + rows.sum(axis=0)
-    pull = (gram * kernel) @ sums
-    weighted = ((solved * sums) @ gram) * sums
+    weighted = (solved * sums) @ gram
+    pull = np.diag(gram) * sums - (rows * weighted).sum(axis=0)
+    weighted *= sums
     gradient = 2 * (pull - weighted + (weighted @ rows.T) @ solved)
     return float(sums @ pull), gradient
 
 
-def descend(
+def solved_rows(rows: Matrix) -> Matrix:
+    """Return ``R B = (I + B B^T)^-1 B`` for B = ``rows``."""
+    if not len(rows):
+        return rows
+    inner = rows @ rows.T
+    inner[np.diag_indices(len(rows))] += 1
+    _, solved, _ = dposv(inner, rows)
+    return np.asarray(solved)
+
+
+def descended(
     start: Matrix,
     loss: Callable[[Matrix], tuple[float, Matrix]],
     frozen: NDArray[np.bool_],
@@ -65,26 +76,19 @@ def descend(
     steps: int = 150,
     tolerance: float = 1e-6,
 ) -> tuple[float, Matrix]:
-    """Return the local optimum that L-BFGS-B reaches from ``start``; frozen columns stay 0.
+    """Return the local optimum that is reached from ``start``; frozen columns stay 0.
 
     ``loss`` returns a loss near 1 and its gradient, as a function of B.
     """
-    upper = np.where(frozen, 0.0, LARGEST)
-    upper = np.broadcast_to(upper, start.shape).reshape(-1)
+    high = np.broadcast_to(np.where(frozen, 0.0, LARGEST), start.shape).reshape(-1)
+    bounds = np.column_stack([np.zeros_like(high), high])
 
-    def objective(flat: Matrix) -> tuple[float, Matrix]:
-        value, gradient = loss(flat.reshape(start.shape))
+    def flat(place: Matrix) -> tuple[float, Matrix]:
+        value, gradient = loss(place.reshape(start.shape))
         return value, gradient.reshape(-1)
 
-    found = minimize(
-        objective,
-        np.minimum(start.reshape(-1), upper),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=np.column_stack([np.zeros_like(upper), upper]),
-        options={"maxiter": steps, "ftol": tolerance},
-    )
-    return float(found.fun), np.asarray(found.x.reshape(start.shape))
+    value, place = descend(flat, start.reshape(-1), bounds, steps=steps, tolerance=tolerance)
+    return value, place.reshape(start.shape)
 
 
 def grow(gram: Matrix, frozen: NDArray[np.bool_], most: int) -> Matrix:
@@ -102,16 +106,16 @@ def grow(gram: Matrix, frozen: NDArray[np.bool_], most: int) -> Matrix:
     best, rows = 1.0, np.zeros((0, groups))
     for _ in range(most):
         fresh = np.vstack([rows, random.random(groups)])
-        value, grown = descend(fresh, loss, frozen, steps=40, tolerance=1e-4)
+        value, grown = descended(fresh, loss, frozen, steps=40, tolerance=1e-4)
         if value > best * (1 - GAIN):
             break
         best, rows = value, grown
     found = [(1.0, np.zeros((0, groups)))]
     if len(rows):
-        found.append(descend(rows, loss, frozen))
+        found.append(descended(rows, loss, frozen))
     if groups >= STRETCHES:
         start = stretches(round(np.sqrt(groups) / 2), groups)
-        found.append(descend(start, loss, frozen, tolerance=1e-5))
+        found.append(descended(start, loss, frozen, tolerance=1e-5))
     return min(found, key=lambda pair: pair[0])[1]
 
 

@@ -1,4 +1,6 @@
-"""Many strategies at once: one process a core, each with one thread for linear algebra.
+"""Many searches at once: one process a core, each with one thread for linear algebra.
+
+Each workload is a search, and a long one is several: one for every choice of scopes to measure.
 
 Processes are started as programs of their own (`worker`), so nothing of the caller is copied or run
 again in them, and they hand strategies over through the cache on disk.  Files appear there whole or
@@ -21,7 +23,8 @@ import numpy as np
 
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.strategy.cache import StrategyCache, packed
-from sqlmadp.strategy.select import is_known, select
+from sqlmadp.strategy.select import is_known, select, starts
+from sqlmadp.strategy.worker import ALL
 from sqlmadp.workload.workload import Workload
 
 FEW = 8
@@ -47,7 +50,9 @@ def select_all(
         for workload in workloads
         if not is_known(workload, cache=cache)
     }
-    count = processes or min(len(os.sched_getaffinity(0)), len(missing) // FEW)
+    searches = {fingerprint: starts(workload) for fingerprint, workload in missing.items()}
+    worth = sum(FEW * many if many > 1 else 1 for many in searches.values())
+    count = processes or min(len(os.sched_getaffinity(0)), worth // FEW)
     if count < 2:
         for done, workload in enumerate(missing.values()):
             progress(done, len(missing))
@@ -56,26 +61,28 @@ def select_all(
         return
     with tempfile.TemporaryDirectory() as folder:
         shared = cache or StrategyCache(Path(folder) / "strategies")
-        files: SimpleQueue[Path] = SimpleQueue()
-        for number, workload in enumerate(missing.values()):
-            file = Path(folder) / f"{number}.npz"
+        tasks: SimpleQueue[str] = SimpleQueue()
+        for place, (fingerprint, workload) in enumerate(missing.items()):
+            file = Path(folder) / f"{place}.npz"
             np.savez(file, **packed(workload.by_scope))
-            files.put(file)
-        _run(files, shared, count, len(missing), progress)
+            many = searches[fingerprint]
+            for number in range(many) if many > 1 else (ALL,):
+                tasks.put(f"{number} {file}")
+        _run(tasks, shared, count, sum(searches.values()), progress)
         for workload in missing.values():
             with suppress(NotSupportedError):
                 select(workload, cache=shared)  # From the cache, or anew if there is none.
 
 
 def _run(
-    files: SimpleQueue[Path], cache: StrategyCache, count: int, total: int, progress: Progress
+    tasks: SimpleQueue[str], cache: StrategyCache, count: int, total: int, progress: Progress
 ) -> None:
-    """Let ``count`` processes work through the files; whatever happens, none outlives the call."""
+    """Let ``count`` processes work through the tasks; whatever happens, none outlives the call."""
     answers: SimpleQueue[bool] = SimpleQueue()
     with ExitStack() as ends:
         for _ in range(count):
             worker = ends.enter_context(_started(cache))
-            feeding = Thread(target=_feed, args=(worker, files, answers), daemon=True)
+            feeding = Thread(target=_feed, args=(worker, tasks, answers), daemon=True)
             feeding.start()
             ends.callback(feeding.join)
             ends.callback(worker.kill)  # The last to be called back is the first to happen.
@@ -98,14 +105,14 @@ def _started(cache: StrategyCache) -> subprocess.Popen[str]:
 
 
 def _feed(
-    worker: subprocess.Popen[str], files: SimpleQueue[Path], answers: SimpleQueue[bool]
+    worker: subprocess.Popen[str], tasks: SimpleQueue[str], answers: SimpleQueue[bool]
 ) -> None:
-    """Hand files to one process, one at a time; False means that it takes no more."""
+    """Hand tasks to one process, one at a time; False means that it takes no more."""
     if worker.stdin is None or worker.stdout is None:
         raise ValueError("a worker is started with pipes")
     try:
         while True:
-            worker.stdin.write(f"{files.get_nowait()}\n")
+            worker.stdin.write(f"{tasks.get_nowait()}\n")
             worker.stdin.flush()
             if not worker.stdout.readline():
                 break  # The process died; what it left undone is selected by the caller.

@@ -13,9 +13,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.schema.marginal import CellBlock, Labels, Marginal, Partition
@@ -26,6 +29,8 @@ from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.gram import cells_gram, gram_of
 from sqlmadp.workload.product_rows import ProductRows
 from sqlmadp.workload.workload import Workload
+
+Matrix = NDArray[np.float64]
 
 MOST_LEVELS = 4
 """Partitions of one column that blocks may be made of."""
@@ -39,29 +44,55 @@ MOST_COORDINATES = 50_000
 
 def select_products(workload: Workload) -> Selected:
     """Return good integer weights for products of the workload's own partitions."""
-    tops = [scope.marginal for scope in workload.scopes]
-    levels = _levels(workload)
-    candidates = list(itertools.islice(_candidates(tops, levels), MOST_CANDIDATES))
-    # Levels that no block uses still tell the basis what queries treat alike.
-    single = [Marginal((name,), (p,)) for name, each in levels.items() for p in each]
-    coordinates = Coordinates([*tops, *single, *candidates])
-    if coordinates.size > MOST_COORDINATES:
-        raise NotSupportedError(
-            f"these queries together take {coordinates.size:,} coordinates; at most "
-            f"{MOST_COORDINATES:,} are supported"
-        )
-    asked = gram_of(workload.by_scope, coordinates)
-    grams = [cells_gram(marginal, coordinates) for marginal in candidates]
-    problem = Components(asked, grams)
-    even = np.ones(len(candidates))
-    large = np.array([marginal in tops for marginal in candidates], dtype=np.float64)
-    weights = few_weights(problem, [even, large + 0.05])[1]
-    kept = np.flatnonzero(weights)
-    whole = apportion(weights[kept].tolist(), S)
-    certified = Components(asked, [grams[k] for k in kept])
-    trace, _ = certified.trace_and_slopes(np.array(whole, dtype=np.float64) ** 2)
-    blocks = (CellBlock(candidates[k], w) for k, w in zip(kept, whole, strict=True))
-    return Selected(tuple(blocks), S, S**2 * trace)
+    products = Products.of(workload)
+    asked = products.gram(workload)
+    problem = Components([asked], products.grams)
+    even = np.ones(len(products.candidates))
+    weights = few_weights(problem, [even, products.large + 0.05])[1]
+    blocks, squares = products.whole(weights, S)
+    certified = Components([asked], [products.grams[k] for k in np.flatnonzero(weights)])
+    return Selected(blocks, S, S**2 * certified.trace_and_slopes(squares)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """The products to weigh for a workload, and their Gram matrices in coordinates."""
+
+    candidates: tuple[Marginal, ...]
+    large: Matrix
+    """1 for those that are as fine as the queries of a scope."""
+    coordinates: Coordinates
+    grams: tuple[sparse.csr_array, ...]
+
+    @classmethod
+    def of(cls, workload: Workload) -> Products:
+        """Return the products of a workload's own partitions; refused if they are too large."""
+        tops = [scope.marginal for scope in workload.scopes]
+        levels = _levels(workload)
+        candidates = tuple(itertools.islice(_candidates(tops, levels), MOST_CANDIDATES))
+        # Levels that no block uses still tell the basis what queries treat alike.
+        single = [Marginal((name,), (p,)) for name, each in levels.items() for p in each]
+        coordinates = Coordinates([*tops, *single, *candidates])
+        if coordinates.size > MOST_COORDINATES:
+            raise NotSupportedError(
+                f"these queries together take {coordinates.size:,} coordinates; at most "
+                f"{MOST_COORDINATES:,} are supported"
+            )
+        large = np.array([marginal in tops for marginal in candidates], dtype=np.float64)
+        grams = tuple(cells_gram(marginal, coordinates) for marginal in candidates)
+        return cls(candidates, large, coordinates, grams)
+
+    def gram(self, workload: Workload) -> sparse.csr_array:
+        """Return ``W^T W`` of some of the queries that the products were made for."""
+        return gram_of(workload.by_scope, self.coordinates)
+
+    def whole(self, weights: Matrix, total: int) -> tuple[tuple[CellBlock, ...], Matrix]:
+        """Return blocks for all weights above 0 as integers that sum to ``total``; and squares."""
+        kept = np.flatnonzero(weights)
+        whole = apportion(weights[kept].tolist(), total)
+        pairs = zip(kept, whole, strict=True)
+        blocks = tuple(CellBlock(self.candidates[k], w) for k, w in pairs)
+        return blocks, np.array(whole, dtype=np.float64) ** 2
 
 
 def _candidates(

@@ -6,9 +6,13 @@ matrix of the queries and ``V = R diag(1/o)`` its error is
     trace(M X^-1) = sum_g M_gg / o_g^2  -  trace(Y N Y^T),    X = diag(o^2) + R^T R,
     Y = L^-1 V,  L L^T = I + V V^T,  N = diag(1/o) M diag(1/o),
 
-which takes a triangular factor of no more rows than R has; so templates are compared by it.  The
-error of the best one is then worked out once more, from a triangular factor of X itself.  With
-very many groups only Identity and Total + Identity are compared, and X is never written out.
+which takes a triangular factor of no more rows than R has.  Where the difference cancels too much
+the error comes from a triangular factor of X itself.  With very many groups only Identity and
+Total + Identity are compared, and X is never written out.
+
+The queries themselves are a strategy too, seldom a good one.  By Cauchy and Schwarz
+``w X^-1 w^T >= (w w^T)^2 / (w X w^T)``; once these sum to more than the error of the best template
+so far, there is no need to work theirs out.
 """
 
 from __future__ import annotations
@@ -19,7 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, lapack, solve_triangular
 
-from sqlmadp.strategy.integer import IntegerBlock, S, rounded, total_block, workload_block
+from sqlmadp.strategy.integer import (
+    IntegerBlock,
+    S,
+    distinct_queries,
+    rounded,
+    total_block,
+    workload_block,
+)
 from sqlmadp.strategy.joint import Draft
 from sqlmadp.strategy.layout import Layout
 from sqlmadp.strategy.multigrid import search
@@ -47,17 +58,26 @@ MOST_ROWS = 8
 WORKLOAD_ROWS = 2
 """Queries a group up to which the workload itself may be a good strategy."""
 
+SLICE = 128
+"""Queries that are looked at together."""
+
+CANCELS = 1e4
+"""How many times its result the first term of a difference may be: digits that are lost."""
+
 EQUAL = 1e-12
 """Relative difference up to which the plainer of two templates is taken."""
 
 
 def best_block(layout: Layout) -> tuple[float, IntegerBlock]:
     """Return the best block for a layout of one scope, and ``S^2 trace(M X^-1)``, certified."""
+    scope = layout.scopes[0]
     blocks = list(_templates(layout))
     errors = [_error(layout, block) for block in blocks]
+    if _queries_may_be_best(scope, min(errors)):
+        blocks.append(workload_block(scope, S))
+        errors.append(_certified(layout, blocks[-1]))
     number = next(i for i, error in enumerate(errors) if error <= min(errors) * (1 + EQUAL))
-    best, error = blocks[number], errors[number]
-    return S**2 * (_certified(layout, best) if _dense(layout.scopes[0]) else error), best
+    return S**2 * errors[number], blocks[number]
 
 
 def own_rows(scope: ScopeWorkload) -> Matrix:
@@ -80,24 +100,47 @@ def _dense(scope: ScopeWorkload) -> bool:
 
 def _exchangeable(scope: ScopeWorkload) -> bool:
     """Tell whether the queries treat all asked groups alike, so that rows need favour none."""
-    asked = np.arange(scope.groups) != scope.unasked
-    gram = scope.gram[np.ix_(asked, asked)]
-    apart = gram[~np.eye(len(gram), dtype=np.bool_)]
-    return bool(np.ptp(np.diag(gram)) == 0 and (len(apart) == 0 or np.ptp(apart) == 0))
+    gram = scope.gram
+    if scope.unasked is not None:
+        asked = np.arange(scope.groups) != scope.unasked
+        gram = gram[np.ix_(asked, asked)]
+    if len(gram) < 2:
+        return True
+    alike = np.diag(gram) == gram[0, 0]
+    apart = np.count_nonzero(gram == gram[0, 1])
+    return bool(alike.all() and apart == len(gram) ** 2 - len(gram) * (gram[0, 0] != gram[0, 1]))
 
 
 def _templates(layout: Layout) -> Iterator[IntegerBlock]:
-    """Yield the templates, plainest first."""
+    """Yield the templates but for the queries themselves, plainest first."""
     scope = layout.scopes[0]
     yield _rounded(layout, _no_rows(scope))
     if scope.queries.nnz == 0:
         return
-    if scope.groups <= DENSE_GROUPS and scope.queries.shape[0] <= WORKLOAD_ROWS * scope.groups:
-        yield workload_block(scope, S)
     yield total_block(scope)
     rows = own_rows(scope)
     if len(rows):
         yield _rounded(layout, rows)
+
+
+def _queries_may_be_best(scope: ScopeWorkload, least: float) -> bool:
+    """Tell whether the queries themselves, as a strategy, may have less error than ``least``."""
+    queries = scope.queries
+    few = scope.groups <= DENSE_GROUPS and queries.shape[0] <= WORKLOAD_ROWS * scope.groups
+    if queries.nnz == 0 or not few:
+        return False
+    distinct = distinct_queries(scope)
+    sums = np.asarray(abs(distinct).sum(axis=0)).reshape(-1)
+    slack = 1 - sums / sums.max()
+    bound, count = 0.0, -(-queries.shape[0] // SLICE)
+    for first in range(count):
+        part = queries[first::count].toarray()
+        part = part[part.any(axis=1)]
+        squares = ((distinct @ part.T) ** 2).sum(axis=0) / sums.max() ** 2 + part**2 @ slack**2
+        bound += float(((part**2).sum(axis=1) ** 2 / squares).sum())
+        if bound > least * S**2:
+            return False
+    return True
 
 
 def _rounded(layout: Layout, rows: Matrix) -> IntegerBlock:
@@ -116,10 +159,12 @@ def _error(layout: Layout, block: IntegerBlock) -> float:
     apart = block.rows / own
     factor = cholesky(np.eye(len(apart)) + apart @ apart.T, lower=True, check_finite=False)
     half = solve_triangular(factor, apart, lower=True, check_finite=False) / own
-    if not _dense(scope):
-        alone = scope.queries.multiply(scope.queries) @ (1 / own**2)
-        return float(alone.sum() - ((scope.queries @ half.T) ** 2).sum())
-    return float((np.diag(scope.gram) / own**2).sum() - ((half @ scope.gram) * half).sum())
+    if _dense(scope):
+        alone = float((np.diag(scope.gram) / own**2).sum())
+        error = alone - float(((half @ scope.gram) * half).sum())
+        return error if alone <= CANCELS * error else _certified(layout, block)
+    alone = float((scope.queries.multiply(scope.queries) @ (1 / own**2)).sum())
+    return alone - float(((scope.queries @ half.T) ** 2).sum())
 
 
 def _certified(layout: Layout, block: IntegerBlock) -> float:

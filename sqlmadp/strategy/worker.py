@@ -2,8 +2,9 @@
 
     python -m sqlmadp.strategy.worker CACHE
 
-Each line of standard input names a file with a workload; each is answered with a line when its
-strategy is in the cache, or when there is none.  The process ends with its input.
+Each line of standard input has the number of a search and the name of a file with a workload; each
+is answered with a line when the strategy is in the cache, or when there is none.  The number -1
+means all searches, and the best of what they find.  The process ends with its input.
 """
 
 from __future__ import annotations
@@ -15,17 +16,24 @@ import numpy as np
 
 from sqlmadp.errors import Error
 from sqlmadp.strategy.cache import StrategyCache, unpacked
-from sqlmadp.strategy.select import select
+from sqlmadp.strategy.select import search_start, select
 from sqlmadp.workload.workload import Workload
+
+ALL = "-1"
+"""Stands for all searches of a workload."""
 
 
 def main(cache: StrategyCache) -> None:
     """Select a strategy for every workload that is named."""
     for line in sys.stdin:
-        with np.load(line.strip(), allow_pickle=False) as file:
+        number, _, name = line.strip().partition(" ")
+        with np.load(name, allow_pickle=False) as file:
             workload = Workload(tuple(unpacked(file)))
         try:
-            select(workload, cache=cache)
+            if number == ALL:
+                select(workload, cache=cache)
+            else:
+                search_start(workload, int(number), cache)
         except Error:
             answer = "none"  # Whoever needs it will try, and say why.
         else:

@@ -227,8 +227,13 @@ class Coordinates:
         A coefficient outside the coordinates in use is not representable: it is zero, up to
         rounding, for every function in the span of the marginals that built them.
         """
-        coefficients, box = self.cells(block.marginal)
-        over_box = np.asarray(block.matrix @ coefficients)
+        marginal, box = block.marginal, self.box(block.marginal)
+        table = block.matrix.toarray().astype(np.float64).reshape(block.rows, *marginal.shape)
+        parts = zip(marginal.scope, marginal.partitions, self.depths(marginal), strict=True)
+        for axis, (name, partition, depth) in enumerate(parts, start=1):
+            factor = self.bases[name].coefficients(partition, depth)
+            table = np.moveaxis(np.tensordot(table, factor, (axis, 0)), -1, axis)
+        over_box = table.reshape(block.rows, len(box))
         placed = box >= 0
         rows = np.zeros((block.rows, self.size))
         rows[:, box[placed]] = over_box[:, placed]

@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, qr, solve_triangular
-from scipy.linalg.lapack import dpotri
+from scipy.linalg import qr
 
 from sqlmadp.schema.marginal import Labels
+from sqlmadp.workload.triangle import Triangle
 
 Matrix = NDArray[np.float64]
 Parts = Sequence[tuple[Matrix, Labels]]
@@ -65,22 +65,32 @@ class Factor:
         self._scale = 1 / np.where(unused, 1.0, lengths)
         order = np.argsort(unused, kind="stable")
         used = order[: size - int(unused.sum())]
-        factor = _cholesky(gram[np.ix_(used, used)] * np.outer(*[self._scale[used]] * 2))
-        self.regular = factor is not None and len(used) == size
+        scaled = gram[np.ix_(used, used)] * np.outer(*[self._scale[used]] * 2)
+        found = _cholesky(scaled)
+        self.regular = found is not None and len(used) == size
         """Whether the inverse exists and is as good as the factor."""
-        if factor is None:
+        if found is not None:
+            self._triangle, places = found
+            rank = len(used)
+            order = np.concatenate([used[places], order[rank:]])
+            self._rest = np.zeros((rank, size - rank))
+        else:
             rows = _stacked(parts(), size)
             factor, order = _pivoted_qr(rows * np.where(unused, 0, self._scale))
-        rank = len(factor)
+            rank = len(factor)
+            self._triangle = Triangle((factor[None, :, :rank],))
+            self._rest = factor[:, rank:]
         self._independent, self._dependent = order[:rank], order[rank:]
-        self._triangle = factor[:, :rank]
-        self._rest = np.zeros((rank, size - rank))
-        self._rest[:, : factor.shape[1] - rank] = factor[:, rank:]
+
+    @property
+    def apart(self) -> bool:
+        """Tell whether the triangle falls apart, so that rows are cheap to solve for."""
+        return self._triangle.apart
 
     def half(self, rows: Matrix) -> Matrix:
         """Return z of every row, one column a row; its squared length is the row's variance."""
         scaled = (rows * self._scale)[:, self._independent]
-        return self._solved(scaled.T, transposed=True)
+        return self._triangle.solved(scaled.T, transposed=True)
 
     def outside(self, rows: Matrix, half: Matrix) -> Matrix:
         """Return, row by row, the largest coefficient that no combination of A's rows gives."""
@@ -95,31 +105,27 @@ class Factor:
         solution = np.zeros_like(moments)
         scale = self._scale[self._independent].reshape(-1, *(1,) * (moments.ndim - 1))
         scaled = moments[self._independent] * scale
-        inner = self._solved(self._solved(scaled, transposed=True), transposed=False)
+        half = self._triangle.solved(scaled, transposed=True)
+        inner = self._triangle.solved(half, transposed=False)
         solution[self._independent] = inner * scale
         return solution
 
     def inverse(self) -> Matrix:
         """Return ``(A^T A)^-1``; only if it is regular."""
-        upper = np.triu(dpotri(self._triangle)[0])
         scale = self._scale[self._independent]
-        inner = (upper + np.triu(upper, 1).T) * np.outer(scale, scale)
+        inner = self._triangle.inverse() * np.outer(scale, scale)
         inverse = np.empty_like(inner)
         inverse[np.ix_(self._independent, self._independent)] = inner
         return np.asarray(inverse)
 
-    def _solved(self, right: Matrix, *, transposed: bool) -> Matrix:
-        trans = "T" if transposed else "N"
-        return np.asarray(solve_triangular(self._triangle, right, trans=trans, check_finite=False))
 
-
-def _cholesky(gram: Matrix) -> Matrix | None:
+def _cholesky(gram: Matrix) -> tuple[Triangle, Labels] | None:
     """Return the upper factor of a matrix with unit diagonal; None if a pivot is small."""
     try:
-        factor = cholesky(gram, check_finite=False)
+        triangle, order = Triangle.of(gram)
     except np.linalg.LinAlgError:
         return None
-    return None if np.diag(factor).min(initial=1.0) ** 2 < LARGE_PIVOT else np.asarray(factor)
+    return None if triangle.smallest**2 < LARGE_PIVOT else (triangle, order)
 
 
 def _pivoted_qr(rows: Matrix) -> tuple[Matrix, Labels]:

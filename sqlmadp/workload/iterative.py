@@ -89,7 +89,7 @@ class IterativeSolver:
             for axis, factor in enumerate(factors):
                 table = np.moveaxis(np.tensordot(factor, table, (1, axis)), 0, axis)
             cells = table.reshape(block.marginal.size, *estimate.shape[1:])
-            values.append(np.asarray(block.matrix @ cells))
+            values.append(block.times(cells))
         return tuple(values)
 
     def answers(self, estimate: Matrix) -> Callable[[Block], Matrix]:
@@ -116,7 +116,7 @@ class IterativeSolver:
         moments = np.zeros((self.coordinates.size, *values[0].shape[1:]))
         parts = zip(self._blocks, self._places, self._factors, values, strict=True)
         for block, places, factors, value in parts:
-            table = np.asarray(block.matrix.T @ value)
+            table = block.transposed_times(value)
             table = table.reshape((*block.marginal.shape, *value.shape[1:]))
             for axis, factor in enumerate(factors):
                 table = np.moveaxis(np.tensordot(factor, table, (0, axis)), 0, axis)
@@ -130,7 +130,7 @@ class IterativeSolver:
             heights = np.ones(1)
             for factor in factors:
                 heights = np.multiply.outer(heights, (factor**2).sum(axis=0)).reshape(-1)
-            mean = float((block.matrix.data.astype(np.float64) ** 2).sum()) / block.marginal.size
+            mean = block.square / block.marginal.size
             diagonal[places] += mean * heights
         return np.where(diagonal > 0, diagonal, 1.0)
 

@@ -7,12 +7,13 @@ of a column are numbered, so that rows with equal functions can be worked on tog
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.schema.marginal import Block, Labels, row_major_strides
+from sqlmadp.schema.marginal import Block, CellBlock, Labels, Marginal, row_major_strides
 
 Matrix = NDArray[np.float64]
 
@@ -38,6 +39,12 @@ class ProductRows:
     @classmethod
     def of(cls, block: Block) -> ProductRows:
         """Find the products among the rows of a block."""
+        if isinstance(block, CellBlock):
+            return cls._of_cells(block)
+        if not block.marginal.scope:
+            values = block.matrix.toarray()[:, 0].astype(np.float64)
+            rows = np.flatnonzero(values)
+            return cls(rows, values[rows], (), (), np.zeros(0, dtype=np.int64))
         matrix = block.matrix.tocsr().copy()
         matrix.eliminate_zeros()
         matrix.sort_indices()  # A product's first cell then has the first group of every column.
@@ -74,6 +81,48 @@ class ProductRows:
             tuple(sets for sets, _ in numbered),
             tuple(members for _, members in numbered),
             np.flatnonzero(~is_product & filled),
+        )
+
+    @classmethod
+    def _of_cells(cls, block: CellBlock) -> ProductRows:
+        """Return the cells of a marginal, each a product of one group a column."""
+        cells = np.arange(block.rows)
+        sets = tuple(_groups(cells, block.marginal.shape))
+        members = tuple(np.eye(size) for size in block.marginal.shape)
+        values = np.full(block.rows, float(block.weight))
+        return cls(cells, values, sets, members, np.zeros(0, dtype=np.int64))
+
+    def lifted(self, old: Marginal, new: Marginal) -> ProductRows:
+        """Return the products over more columns, and over partitions as fine or finer."""
+        place = {name: column for column, name in enumerate(old.scope)}
+        sets, members = [], []
+        for name, partition in zip(new.scope, new.partitions, strict=True):
+            if name in place:
+                column = place[name]
+                sets.append(self.sets[column])
+                finer = old.partitions[column].coarsen(partition)
+                members.append(self.members[column][:, finer])
+            else:
+                sets.append(np.zeros(len(self.rows), dtype=np.int64))
+                members.append(np.ones((1, partition.size)))
+        return ProductRows(self.rows, self.values, tuple(sets), tuple(members), self.others)
+
+    @classmethod
+    def joined(cls, parts: Sequence[ProductRows]) -> ProductRows:
+        """Return products over the same cells as one; they are numbered anew."""
+        columns = range(len(parts[0].sets))
+        sizes = [[len(part.members[column]) for part in parts] for column in columns]
+        starts = [np.cumsum([0, *each[:-1]]) for each in sizes]
+        values = np.concatenate([part.values for part in parts])
+        return cls(
+            np.arange(len(values)),
+            values,
+            tuple(
+                np.concatenate([p.sets[c] + s for p, s in zip(parts, starts[c], strict=True)])
+                for c in columns
+            ),
+            tuple(np.vstack([part.members[column] for part in parts]) for column in columns),
+            np.zeros(0, dtype=np.int64),
         )
 
 

@@ -41,3 +41,16 @@ def scope_sizes(blocks: Sequence[Block]) -> list[ScopeSize]:
         largest = max(inside, key=lambda place: (blocks[place].marginal.size, -place))
         sizes.append(ScopeSize(scope, cells, entries, largest))
     return sizes
+
+
+def maximal_scopes(blocks: Sequence[Block]) -> list[tuple[str, ...]]:
+    """Return the scopes that lie in no other one, in order."""
+    scopes = {block.marginal.scope for block in blocks}
+    return [s for s in sorted(scopes) if not any(set(s) < set(other) for other in scopes)]
+
+
+def overlapping_cells(blocks: Sequence[Block]) -> int:
+    """Return the cells of all scopes, if no single scope holds all others; otherwise 0."""
+    if len(maximal_scopes(blocks)) < 2:
+        return 0
+    return sum(size.cells for size in scope_sizes(blocks))

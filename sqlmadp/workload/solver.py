@@ -7,6 +7,7 @@ numbers for a w in its range.
 
 One interface, chosen by the form and size of the strategy:
     IdentitySolver   one block that measures each cell of its marginal: X is a multiple of I
+    KroneckerSolver  one block of products of rows of single columns: X is a product too
     DenseSolver      a triangular factor of X, while there are few coordinates
     DiagonalSolver   plain marginals, any number of them: X is diagonal
     IterativeSolver  anything else: X is applied, never formed
@@ -24,12 +25,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.errors import NotCoveredError, NotSupportedError
-from sqlmadp.schema.marginal import Block, CellBlock, Labels, Marginal, cell_map, cell_weight
+from sqlmadp.schema.kronecker import KroneckerBlock
+from sqlmadp.schema.marginal import Block, CellBlock, Labels, cell_weight
+from sqlmadp.workload.cells import IdentitySolver
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.diagonal import DiagonalSolver, is_plain
 from sqlmadp.workload.factor import COVERED, Factor
 from sqlmadp.workload.gram import cells_gram, gram_of
 from sqlmadp.workload.iterative import IterativeSolver
+from sqlmadp.workload.kronecker import KroneckerSolver
 from sqlmadp.workload.reduce import reduced
 
 Matrix = NDArray[np.float64]
@@ -42,6 +46,10 @@ FEW_COORDINATES = 2_048
 
 FEW_ROWS = 600
 """Coordinates up to which variances are worked out row by row, which is faster then."""
+
+REFINEMENTS = 2
+"""Times that an estimate is solved for again, for what rounding left over of it: counts may be in
+the millions, and rows of weight 1 beside rows of weight 10^8."""
 
 CHUNK = 1 << 24
 """Numbers that one dense slice of a query block may hold."""
@@ -83,6 +91,8 @@ def solver_for(blocks: Sequence[Block]) -> Solver:
     """Return the solver that fits a strategy."""
     if len(blocks) == 1 and cell_weight(blocks[0]) is not None:
         return IdentitySolver(blocks[0])
+    if len(blocks) == 1 and isinstance(blocks[0], KroneckerBlock):
+        return KroneckerSolver(blocks[0])
     bound = sum(block.marginal.size for block in blocks)  # As many coordinates at most.
     if bound > FEW_COORDINATES and is_plain(blocks):
         return DiagonalSolver(blocks)
@@ -127,7 +137,8 @@ class DenseSolver:
 
     def total(self, blocks: Sequence[Block]) -> float:
         """Return the sum of the variances of all rows of ``blocks``."""
-        if self.coordinates.size <= FEW_ROWS or not self._factor.regular:
+        few = self.coordinates.size <= FEW_ROWS or self._factor.apart
+        if few or not self._factor.regular:
             return math.fsum(float(self.variances(block).sum()) for block in blocks)
         inside = [block for block in blocks if self.coordinates.holds(block.marginal)]
         others = [block for block in blocks if not self.coordinates.holds(block.marginal)]
@@ -147,9 +158,9 @@ class DenseSolver:
     def estimate(self, values: Sequence[Matrix]) -> Matrix:
         """Return the least-squares estimate in coordinates."""
         estimate = self._factor.solve(self.moments(values))
-        # Once more for what rounding left over: counts may be in the millions.
-        rest = [v - e for v, e in zip(values, self.fitted(estimate), strict=True)]
-        estimate += self._factor.solve(self.moments(rest))
+        for _ in range(REFINEMENTS):
+            rest = [v - e for v, e in zip(values, self.fitted(estimate), strict=True)]
+            estimate += self._factor.solve(self.moments(rest))
         return estimate
 
     def answers(self, estimate: Matrix) -> Answers:
@@ -208,79 +219,6 @@ class DenseSolver:
 
     def _slices(self, block: Block) -> Iterator[Block]:
         """Cut a block so that no slice of it is too large when dense."""
-        step = max(1, CHUNK // self.coordinates.size)
+        step = max(1, CHUNK // max(self.coordinates.size, block.marginal.size))
         for start in range(0, block.rows, step):
             yield Block(block.marginal, block.matrix[start : start + step])
-
-
-class IdentitySolver:
-    """Solve for a strategy that measures every cell of one marginal, each with one weight."""
-
-    def __init__(self, block: Block) -> None:
-        """Keep the marginal and the weight."""
-        self._marginal = block.marginal
-        self._weight = float(block.matrix.data[0])
-
-    def variances(self, block: Block) -> Matrix:
-        """Return each row's variance in units of the noise variance."""
-        block = self._checked(block)
-        copies = np.asarray([1.0])
-        place = dict(zip(block.marginal.scope, block.marginal.partitions, strict=True))
-        for name, measured in zip(self._marginal.scope, self._marginal.partitions, strict=True):
-            inside = (
-                place[name].coarsen(measured) if name in place else np.zeros(measured.size, int)
-            )
-            copies = np.multiply.outer(copies, np.bincount(inside)).reshape(-1)
-        squares = np.asarray(block.matrix.multiply(block.matrix) @ copies)
-        return np.asarray(squares / self._weight**2)
-
-    def total(self, blocks: Sequence[Block]) -> float:
-        """Return the sum of the variances of all rows of ``blocks``."""
-        return math.fsum(float(self.variances(block).sum()) for block in blocks)
-
-    def noise(self, block: Block) -> sparse.csr_array:
-        """Return each answer's noise over that of every measured cell."""
-        block = self._checked(block)
-        cells = cell_map(block.marginal, self._marginal)
-        return sparse.csr_array(block.matrix[:, cells] / self._weight)
-
-    def fit(self, values: Sequence[Matrix]) -> Answers:
-        """Return what answers blocks, given the noisy ``values`` of every strategy block."""
-        return self.answers(self.estimate(values))
-
-    def estimate(self, values: Sequence[Matrix]) -> Matrix:
-        """Return the estimate of every cell of the marginal."""
-        return values[0] / self._weight
-
-    def fitted(self, estimate: Matrix) -> tuple[Matrix, ...]:
-        """Return the values of the block that an estimate of every cell stands for."""
-        return (estimate * self._weight,)
-
-    def answers(self, estimate: Matrix) -> Answers:
-        """Return what answers blocks from an estimate of every cell."""
-
-        def answers(block: Block) -> Matrix:
-            block = self._checked(block)
-            cells = cell_map(block.marginal, self._marginal)
-            merged = sparse.csr_array(  # Ten times faster than np.add.at for several columns.
-                (np.ones(len(cells)), (cells, np.arange(len(cells)))),
-                shape=(block.marginal.size, len(cells)),
-            )
-            return np.asarray(block.matrix @ (merged @ estimate))
-
-        return answers
-
-    def _checked(self, block: Block) -> Block:
-        """Return the block, reduced if need be, or raise if it is finer than what was measured."""
-        if not self._resolves(block.marginal):
-            block = reduced(block)  # What no row depends on need not have been measured.
-        if not self._resolves(block.marginal):
-            raise NotCoveredError("the release does not tell apart what the query tells apart")
-        return block
-
-    def _resolves(self, marginal: Marginal) -> bool:
-        place = dict(zip(self._marginal.scope, self._marginal.partitions, strict=True))
-        return all(
-            name in place and place[name].refine(partition).size == place[name].size
-            for name, partition in zip(marginal.scope, marginal.partitions, strict=True)
-        )

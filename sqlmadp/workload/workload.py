@@ -23,7 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.schema.marginal import Block, CellBlock, Labels, Marginal, Partition, expand
+from sqlmadp.schema.marginal import (
+    Block,
+    CellBlock,
+    Labels,
+    Marginal,
+    Partition,
+    cell_weight,
+    expand,
+)
 from sqlmadp.workload.reduce import distinct_columns, reduced
 
 Matrix = NDArray[np.float64]
@@ -58,25 +66,41 @@ class Workload:
     @cached_property
     def scopes(self) -> tuple[ScopeWorkload, ...]:
         """Return the queries stacked scope by scope, reduced, in the order of scopes."""
-        return tuple(ScopeWorkload.of(blocks) for blocks in self._parts.values())
+        return tuple(self._stack(scope) for scope in self._parts)
 
     @cached_property
     def by_scope(self) -> tuple[Block, ...]:
         """Return the same queries as one block a scope."""
-        return tuple(_stacked(blocks) for blocks in self._parts.values())
+        return tuple(
+            blocks[0] if _is_cells(blocks) else self._stack(scope).over_cells
+            for scope, blocks in self._parts.items()
+        )
 
     @cached_property
     def fingerprint(self) -> str:
         """Return a hash that equal questions share, in whatever order they are asked."""
         digest = hashlib.sha256()
-        for blocks in self._parts.values():
-            marginal, shape, contents = _contents(blocks)
+        for scope, blocks in self._parts.items():
+            if _is_cells(blocks):  # Very many cells are never written out.
+                marginal, shape, contents = _contents_of_cells(blocks[0])
+            else:
+                marginal, shape, contents = _contents(self._stack(scope))
             sizes = [len(partition.labels) for partition in marginal.partitions]
             digest.update(repr((marginal.scope, sizes, shape)).encode())
             for partition in marginal.partitions:
                 digest.update(partition.key)
             digest.update(contents)
         return digest.hexdigest()
+
+    def _stack(self, scope: tuple[str, ...]) -> ScopeWorkload:
+        """Return the queries of one scope, stacked when they are first asked for."""
+        if scope not in self._stacks:
+            self._stacks[scope] = ScopeWorkload.of(self._parts[scope])
+        return self._stacks[scope]
+
+    @cached_property
+    def _stacks(self) -> dict[tuple[str, ...], ScopeWorkload]:
+        return {}
 
     def scaled(self, factor: float) -> Workload:
         """Return the same queries with every row multiplied by ``factor``."""
@@ -89,22 +113,22 @@ def _times(block: Block, factor: float) -> Block:
     return Block(block.marginal, block.matrix * factor)
 
 
-def _stacked(blocks: list[Block]) -> Block:
-    """Return the queries of one scope as one block."""
-    if len(blocks) == 1 and isinstance(blocks[0], CellBlock):
-        return blocks[0]
-    scope = ScopeWorkload.of(blocks)
-    return Block(scope.marginal, scope.queries[:, scope.labels])
+def _is_cells(blocks: list[Block]) -> bool:
+    """Tell whether the queries of a scope are its cells, which need no stacking."""
+    return len(blocks) == 1 and isinstance(blocks[0], CellBlock)
 
 
-def _contents(blocks: list[Block]) -> tuple[Marginal, tuple[int, int], bytes]:
+def _contents(scope: ScopeWorkload) -> tuple[Marginal, tuple[int, int], bytes]:
     """Return what tells the queries of one scope from others: marginal, shape, and the rest."""
-    if len(blocks) == 1 and isinstance(blocks[0], CellBlock):
-        marginal, cells = blocks[0].marginal, blocks[0].rows
-        return marginal, (cells, cells), _cell_contents(cells, float(blocks[0].weight))
-    scope = ScopeWorkload.of(blocks)
     rows, groups = scope.queries.shape
     return scope.marginal, (int(rows), int(groups)), _bytes(scope.labels, scope.queries)
+
+
+def _contents_of_cells(block: Block) -> tuple[Marginal, tuple[int, int], bytes]:
+    weight = cell_weight(block)
+    if weight is None:
+        raise ValueError("not the cells of a marginal")
+    return block.marginal, (block.rows, block.rows), _cell_contents(block.rows, float(weight))
 
 
 @lru_cache(maxsize=16)
@@ -148,7 +172,8 @@ class ScopeWorkload:
     def of(cls, blocks: Sequence[Block]) -> ScopeWorkload:
         """Stack blocks of one scope and merge the cells that none of them tells apart."""
         marginal = common([block.marginal for block in blocks])
-        rows = sparse.vstack([expand(b.matrix, b.marginal, marginal) for b in blocks], format="csc")
+        parts = [expand(b.matrix, b.marginal, marginal) for b in blocks]
+        rows = sparse.csc_array(parts[0] if len(parts) == 1 else sparse.vstack(parts))
         labels, first = distinct_columns(rows)
         return cls(marginal, labels, _sorted(sparse.csr_array(rows[:, first], dtype=np.float64)))
 
@@ -156,6 +181,11 @@ class ScopeWorkload:
     def groups(self) -> int:
         """Return the number of groups."""
         return int(self.queries.shape[1])
+
+    @property
+    def over_cells(self) -> Block:
+        """Return the queries over the cells of the marginal."""
+        return Block(self.marginal, self.queries[:, self.labels])
 
     @cached_property
     def gram(self) -> Matrix:

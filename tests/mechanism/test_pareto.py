@@ -16,7 +16,8 @@ from sqlmadp.mechanism.fairness import expected_errors, outcome
 from sqlmadp.mechanism.pareto import Pareto
 from sqlmadp.mechanism.waterfilling import Waterfilling
 from sqlmadp.schema.marginal import Block, Marginal, Partition
-from sqlmadp.strategy.capped import Caps, _Capped, draft_of
+from sqlmadp.strategy.capped import _Capped, draft_of
+from sqlmadp.strategy.lagrangian import Lagrangian
 from sqlmadp.strategy.layout import laid_over
 from sqlmadp.strategy.select import select
 from sqlmadp.workload.workload import Workload, stacked
@@ -168,12 +169,14 @@ def test_the_gradient_of_the_capped_search_is_that_of_its_loss(asked):
     layout = laid_over(together, scopes)
     start = draft_of(select(together).blocks, layout)
     grams = np.array([layout.gram_of(w) for w in asked])
-    problem = _Capped(start, Caps(grams, np.ones(len(asked)), np.full(len(asked), 0.5)))
+    problem = _Capped(start, grams)
+    lagrangian = Lagrangian(problem, np.ones(len(asked)), np.full(len(asked), 0.5))
     random = np.random.default_rng(1)
     flat = problem.start + 0.1 * random.random(len(problem.start))
-    _, gradient = problem.loss_and_gradient(flat, 10.0)
+    _, gradient = lagrangian.loss_and_gradient(flat, 10.0)
     for place in range(len(flat)):
         step = np.zeros_like(flat)
         step[place] = 1e-6
-        above, below = (problem.loss_and_gradient(flat + sign * step, 10.0)[0] for sign in (1, -1))
+        ends = (lagrangian.loss_and_gradient(flat + sign * step, 10.0) for sign in (1, -1))
+        above, below = (loss for loss, _ in ends)
         assert (above - below) / 2e-6 == pytest.approx(gradient[place], rel=1e-4, abs=1e-5)

@@ -9,7 +9,12 @@ import sqlmadp
 from sqlmadp.sql.codes import CODES
 
 ROOT = Path(sqlmadp.__file__).parent
-SOURCES = [*(ROOT / "sql").glob("*.py"), *(ROOT / "answer").glob("*.py"), ROOT / "asked.py"]
+SOURCES = [
+    *(ROOT / "sql").glob("*.py"),
+    *(ROOT / "answer").glob("*.py"),
+    ROOT / "asked.py",
+    ROOT / "oversized.py",
+]
 
 
 def used_codes() -> set[str]:

@@ -4,11 +4,15 @@ import importlib.util
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sqlmadp.asked import Asked
+from sqlmadp.mechanism import agreement
 from sqlmadp.mechanism.fairness import expected_errors
+from sqlmadp.mechanism.pareto import Pareto
 from sqlmadp.mechanism.utilitarian import Utilitarian
+from sqlmadp.mechanism.waterfilling import Waterfilling
 from sqlmadp.plan import Plan
 from sqlmadp.strategy.integer import S
 from sqlmadp.strategy.products import select_products
@@ -45,3 +49,19 @@ def test_a_few_tables_have_the_error_that_was_certified(asked):
     ]
     strategy = Utilitarian().select(chosen, [Fraction(1, 5)] * 5)
     assert sum(expected_errors(strategy, chosen, Fraction(1))) < 20_000
+
+
+def test_under_pareto_nobody_is_worse_off_than_poured_and_all_together_are_far_better(
+    asked, monkeypatch
+):
+    monkeypatch.setattr(agreement, "MOVE_ROWS", 1)  # As with all tables, there is no row to search.
+    names = {"P1", "P4", "P8", "P12", "P12A"}
+    pairs = zip(asked.plan.analysts, asked.workloads, strict=True)
+    chosen = [workload for analyst, workload in pairs if analyst.name in names]
+    shares = [Fraction(1, 5)] * 5
+    poured, ours = (
+        np.array(expected_errors(mechanism.select(chosen, shares), chosen, Fraction(1)))
+        for mechanism in (Waterfilling(), Pareto())
+    )
+    assert (ours <= poured).all()
+    assert ours.sum() < 0.5 * poured.sum()

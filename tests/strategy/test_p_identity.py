@@ -10,7 +10,7 @@ from small_tables import block, finest, histogram, total
 
 from sqlmadp.strategy.joint import _Rows, _Weights, balance
 from sqlmadp.strategy.layout import layouts
-from sqlmadp.strategy.p_identity import LARGEST, descend, grow, loss_and_gradient
+from sqlmadp.strategy.p_identity import LARGEST, descended, grow, loss_and_gradient
 from sqlmadp.workload.workload import Workload
 
 entries = st.floats(0, 5).map(lambda each: round(each, 3))
@@ -87,7 +87,7 @@ def test_the_joint_loss_is_the_error_of_the_weighted_blocks(asked, count, make):
 def test_the_rows_of_b_stay_within_their_bounds_and_leave_frozen_groups_alone(gram):
     frozen = np.arange(6) == 2
     start = np.random.default_rng(0).random((2, 6)) * 100
-    by_descent = descend(start, lambda rows: loss_and_gradient(rows, gram), frozen)[1]
+    by_descent = descended(start, lambda rows: loss_and_gradient(rows, gram), frozen)[1]
     for rows in (by_descent, grow(gram, frozen, 4)):
         assert (rows >= 0).all()
         assert (rows <= LARGEST).all()

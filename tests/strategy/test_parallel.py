@@ -1,6 +1,10 @@
 """Strategies that several processes select are those that one would."""
 
+import os
+import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,17 +72,89 @@ def test_an_interrupt_ends_the_processes_and_leaves_the_cache_valid(
         assert select(workload, cache=cache).error > 0
 
 
+SELECTING = """
+import sys
+from pathlib import Path
+
+sys.path[:0] = [{tests!r}, {here!r}]
+from test_parallel import many
+from sqlmadp.strategy.cache import StrategyCache
+from sqlmadp.strategy.parallel import select_all
+
+told = lambda done, total: print(done, total, flush=True)
+select_all(many(), StrategyCache(Path(sys.argv[1])), processes=2, progress=told)
+"""
+
+
+def many():
+    """Workloads that take a while, all different."""
+    random = np.random.default_rng(7)
+    rows = [random.integers(0, 2, (4, 30)) for _ in range(60)]
+    return [Workload.of([block(finest("a", "b", "c"), each), histogram("a")]) for each in rows]
+
+
+def children(pid):
+    """The processes that one process has started and that are alive."""
+    found = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in found.read_text().split()] if found.exists() else []
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks into /proc")
+def test_ctrl_c_ends_all_processes_and_what_is_in_the_cache_is_whole(tmp_path, forgetful):
+    here = Path(__file__).parent
+    program = SELECTING.format(tests=str(here.parent), here=str(here))
+    running = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    while int(running.stdout.readline().split()[0]) < 3:
+        pass
+    workers = children(running.pid)
+    os.kill(running.pid, signal.SIGINT)
+    running.stdout.close()
+    assert running.wait(timeout=30) != 0
+    assert len(workers) == 2
+    assert not any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers)
+    cache = StrategyCache(tmp_path)
+    kept = [cache.load(workload.fingerprint) for workload in many()]
+    assert 3 <= sum(strategy is not None for strategy in kept) < len(kept)
+    files = [path for path in tmp_path.iterdir() if path.is_file()]
+    assert len(files) == sum(strategy is not None for strategy in kept)  # No half of a file.
+    for workload, strategy in zip(many(), kept, strict=True):
+        if strategy is not None:
+            assert select(workload, cache=cache).error == strategy[1]
+
+
+def test_the_searches_of_one_long_workload_run_side_by_side(tmp_path, forgetful, monkeypatch):
+    monkeypatch.setattr(selecting, "LONG", 3)
+    asked = Workload.of(
+        [block(finest("a", "b"), np.tri(15)), block(finest("b", "c"), np.tri(6)), histogram("c")]
+    )
+    expected = matrices(asked)
+    assert selecting.starts(asked) > 2
+    monkeypatch.setattr(selecting, "_known", {})
+    told = []
+    cache = StrategyCache(tmp_path)
+    monkeypatch.setattr(selecting, "_by_layout", lambda _: pytest.fail("searched by the caller"))
+    select_all([asked], cache, processes=2, progress=lambda *given: told.append(given))
+    assert told[-1] == (selecting.starts(asked),) * 2
+    assert matrices(asked, cache) == expected
+    assert len(list(tmp_path.iterdir())) == 1  # What single searches left is gone.
+
+
 def test_a_plan_run_again_takes_its_strategies_from_the_cache(tmp_path, forgetful, monkeypatch):
     cache = StrategyCache(tmp_path)
     select_all(WORKLOADS, cache)
     monkeypatch.setattr(selecting, "_known", {})
-    monkeypatch.setattr(selecting, "_search", lambda _: pytest.fail("searched again"))
+    monkeypatch.setattr(selecting, "_search", lambda *_: pytest.fail("searched again"))
     told = []
     select_all(WORKLOADS, cache, processes=2, progress=lambda *given: told.append(given))
     assert [select(workload, cache=cache).error > 0 for workload in WORKLOADS] == [True] * 5
 
 
 def test_what_a_process_cannot_select_is_selected_by_the_caller(tmp_path, forgetful, monkeypatch):
-    monkeypatch.setattr(parallel, "_feed", lambda worker, files, answers: answers.put(False))
+    monkeypatch.setattr(parallel, "_feed", lambda worker, tasks, answers: answers.put(False))
     select_all(WORKLOADS, None, processes=2)
     assert all(selecting.is_known(workload) for workload in WORKLOADS)

@@ -65,6 +65,7 @@ def test_who_asks_what_does_not_change_the_strategy():
 
 def test_workloads_too_large_for_joint_rows_are_measured_by_products(monkeypatch):
     monkeypatch.setattr(selecting, "TOGETHER", 10)
+    monkeypatch.setattr(selecting, "PRODUCTS", 10)
     monkeypatch.setattr(selecting, "_known", {})
     strategy = select(stacked(ANALYSTS))
     assert strategy.error == select_products(stacked(ANALYSTS)).error

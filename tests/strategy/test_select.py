@@ -202,7 +202,7 @@ def test_a_large_scope_needs_no_dense_matrices():
 
 
 def test_scopes_that_no_single_query_holds_are_refused_when_too_large():
-    sizes = {"a": 100, "b": 100, "c": 100}
+    sizes = {"a": 110, "b": 110, "c": 110}
     blocks = []
     for names in (("a", "b"), ("b", "c")):
         marginal = finest(*names, sizes=sizes)

@@ -7,7 +7,7 @@ from scipy import sparse
 from small_tables import rows_over
 
 from sqlmadp.schema.marginal import Block, Marginal, Partition
-from sqlmadp.strategy.integer import S
+from sqlmadp.strategy.integer import S, workload_block
 from sqlmadp.strategy.layout import layouts
 from sqlmadp.strategy.single import (
     DENSE_GROUPS,
@@ -42,9 +42,29 @@ def test_the_best_block_is_no_worse_than_any_template_and_its_columns_sum_to_s(m
     layout = layout_of(matrix)
     error, block = best_block(layout)
     assert error == pytest.approx(S**2 * layout.error([block.matrix]), rel=1e-9)
-    for other in _templates(layout):
+    others = [*_templates(layout)]
+    if layout.scopes[0].queries.nnz:
+        others.append(workload_block(layout.scopes[0], S))
+    for other in others:
         assert error <= S**2 * layout.error([other.matrix]) * (1 + 1e-9)
     assert (np.abs(block.rows).sum(axis=0) + block.own == S).all()
+
+
+def test_the_queries_themselves_are_taken_where_they_are_best():
+    difference = layout_of([[1, -1, 0, 0, 0]])
+    error, block = best_block(difference)
+    np.testing.assert_array_equal(block.rows, workload_block(difference.scopes[0], S).rows)
+    assert error == pytest.approx(1)  # Cell by cell it would be 2.
+
+
+@settings(deadline=None, max_examples=30, derandomize=True)
+@given(rows_over(7))
+def test_a_query_asked_twice_is_one_strategy_query(matrix):
+    once, twice = layout_of(matrix).scopes[0], layout_of(np.vstack([matrix, matrix])).scopes[0]
+    if once.queries.nnz:
+        np.testing.assert_array_equal(
+            workload_block(once, S).matrix, workload_block(twice, S).matrix
+        )
 
 
 def test_queries_that_treat_all_groups_alike_need_no_rows_that_favour_some():

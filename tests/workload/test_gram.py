@@ -87,7 +87,7 @@ def problem():
 def test_components_have_the_trace_and_slopes_of_the_whole():
     asked, measured, coordinates = problem()
     workload, blocks = gram_of(asked, coordinates), [cells_gram(m, coordinates) for m in measured]
-    split = Components(workload, blocks)
+    split = Components([workload], blocks)
 
     def trace(squares):
         whole = sum(s * b.toarray() for s, b in zip(squares, blocks, strict=True))
@@ -101,23 +101,44 @@ def test_components_have_the_trace_and_slopes_of_the_whole():
         assert slopes[place] == pytest.approx(numeric, rel=1e-6)
 
 
+def test_several_workloads_have_traces_of_their_own_and_slopes_that_add_up():
+    asked, measured, coordinates = problem()
+    workloads = [gram_of([each], coordinates) for each in asked]
+    split = Components(workloads, [cells_gram(m, coordinates) for m in measured])
+    together = Components([sum(workloads)], [cells_gram(m, coordinates) for m in measured])
+    squares, factors = np.array([0.5, 0.3, 0.2]), np.array([1.0, 3.0, 2.0])
+    inverses = split.inverses(squares)
+    for one, workload in zip(split.traces(inverses), workloads, strict=True):
+        alone = Components([workload], [cells_gram(m, coordinates) for m in measured])
+        assert one == pytest.approx(alone.trace_and_slopes(squares)[0], rel=1e-12)
+    weighed = sum(
+        factor * split.slopes(inverses, each)
+        for factor, each in zip(factors, np.eye(3), strict=True)
+    )
+    np.testing.assert_allclose(split.slopes(inverses, factors), weighed, rtol=1e-12)
+    np.testing.assert_allclose(
+        split.trace_and_slopes(squares)[1], together.trace_and_slopes(squares)[1], rtol=1e-12
+    )
+
+
 def test_what_queries_treat_alike_is_solved_once():
     asked, measured, coordinates = problem()
     grams = [cells_gram(marginal, coordinates) for marginal in measured]
-    split = Components(gram_of(asked, coordinates), grams)
+    split = Components([gram_of(asked, coordinates)], grams)
     assert coordinates.size == 20
-    assert sum(len(part.workload) * part.copies for part in split.parts) == 20
-    assert sum(len(part.workload) for part in split.parts) <= 8
+    assert sum(part.size * part.copies.sum() for part in split.parts) == 20
+    assert sum(part.size * len(part.copies) for part in split.parts) <= 8
 
 
 def test_a_query_that_no_block_measures_is_refused():
     coordinates = Coordinates([finest("a", "b")])
     with pytest.raises(NotCoveredError):
-        Components(gram_of([histogram("b")], coordinates), [cells_gram(finest("a"), coordinates)])
+        Components([gram_of([histogram("b")], coordinates)], [cells_gram(finest("a"), coordinates)])
 
 
 def test_parts_that_are_too_large_are_refused(monkeypatch):
     monkeypatch.setattr(components, "LARGEST_PART", 3)
-    whole = sparse.csr_array(np.ones((5, 5)))
+    apart, whole = sparse.csr_array(np.eye(5)), sparse.csr_array(np.ones((5, 5)))
+    Components([whole], [apart])  # What hangs together in the workload alone does not count.
     with pytest.raises(NotSupportedError, match="5 coordinates hang together"):
-        Components(whole, [sparse.csr_array(np.eye(5))])
+        Components([apart], [apart, whole])

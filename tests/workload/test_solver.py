@@ -22,9 +22,10 @@ from small_tables import (
 
 from sqlmadp.errors import NotCoveredError, NotSupportedError
 from sqlmadp.schema.marginal import TOTAL, Block, Marginal, Partition
+from sqlmadp.workload.cells import IdentitySolver
 from sqlmadp.workload.coordinates import Basis, Coordinates
 from sqlmadp.workload.reduce import reduced
-from sqlmadp.workload.solver import DenseSolver, IdentitySolver, solver_for
+from sqlmadp.workload.solver import DenseSolver, solver_for
 
 fast = settings(deadline=None, max_examples=60)
 

@@ -1,0 +1,121 @@
+"""Kronecker blocks are solved column by column as they would be written out."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from small_tables import block, finest, histogram, total
+
+from sqlmadp.errors import NotCoveredError
+from sqlmadp.schema.kronecker import KroneckerBlock, as_products, relabelled, scaled
+from sqlmadp.schema.marginal import Block, CellBlock, Marginal, Partition
+from sqlmadp.workload.iterative import IterativeSolver
+from sqlmadp.workload.kronecker import KroneckerSolver
+from sqlmadp.workload.product_rows import ProductRows
+from sqlmadp.workload.solver import DenseSolver, solver_for
+
+SHAPE = (5, 3)
+ASKED = [
+    histogram("a"),
+    total(),
+    block(finest("a", "b"), np.kron(np.tri(5), np.tri(3))),
+    block(finest("a", "b"), np.random.default_rng(3).integers(0, 2, (4, 15))),
+    CellBlock(finest("a", "b"), 2.0),
+]
+
+
+def factor(size, more, random):
+    rows = random.integers(0, 5, (more, size))
+    return sparse.csr_array(np.vstack([rows, 7 * np.eye(size)]).astype(np.int64))
+
+
+def strategy(seed, *, separable):
+    random = np.random.default_rng(seed)
+    factors = [factor(size, 2, random) for size in SHAPE]
+    shape = tuple(each.shape[0] for each in factors)
+    if separable:
+        heights = np.multiply.outer(*(random.integers(1, 9, size) for size in shape))
+    else:
+        heights = random.integers(1, 9, shape)
+        heights[0, 0] = 0
+    return KroneckerBlock(finest("a", "b"), factors, heights)
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.integers(0, 2**32), st.booleans())
+def test_the_solver_agrees_with_the_dense_and_the_iterative_one(seed, separable):
+    kept = strategy(seed, separable=separable)
+    solver = solver_for([kept])
+    assert isinstance(solver, KroneckerSolver)
+    assert solver.separable or not separable
+    values = [np.random.default_rng(seed).normal(size=kept.rows)]
+    dense = DenseSolver([Block(kept.marginal, kept.matrix)])
+    for other, few in ((dense, ASKED), (IterativeSolver([kept]), ASKED[:2])):
+        for asked in few:
+            variances = other.variances(asked)
+            np.testing.assert_allclose(solver.variances(asked), variances, rtol=1e-9)
+            assert solver.total([asked]) == pytest.approx(variances.sum(), rel=1e-9)
+            answers = other.fit(values)(asked)
+            np.testing.assert_allclose(solver.fit(values)(asked), answers, rtol=1e-9, atol=1e-11)
+            noise = solver.noise(asked)
+            np.testing.assert_allclose((noise @ noise.T).diagonal(), variances, rtol=1e-9)
+
+
+def test_groups_that_no_row_holds_alone_are_no_obstacle_unless_they_are_asked_for():
+    coarse = sparse.csr_array(np.array([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1]]))
+    factors = [coarse.astype(np.int64), sparse.eye_array(3, format="csr", dtype=np.int64)]
+    kept = KroneckerBlock(finest("a", "b"), factors, np.full((3, 3), 2))
+    solver, dense = KroneckerSolver(kept), DenseSolver([Block(kept.marginal, kept.matrix)])
+    asked = block(finest("a", "b"), np.kron(coarse.toarray(), np.tri(3)))
+    np.testing.assert_allclose(solver.variances(asked), dense.variances(asked), rtol=1e-9)
+    with pytest.raises(NotCoveredError):
+        solver.variances(histogram("a"))
+    with pytest.raises(NotCoveredError):
+        solver.variances(histogram("c"))
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32))
+def test_a_kronecker_block_is_multiplied_as_its_matrix(seed):
+    kept = strategy(seed, separable=False)
+    matrix = kept.matrix.toarray()
+    random = np.random.default_rng(seed)
+    cells, values = random.normal(size=(15, 2)), random.normal(size=(kept.rows, 2))
+    np.testing.assert_allclose(kept.times(cells), matrix @ cells, atol=1e-9)
+    np.testing.assert_allclose(kept.transposed_times(values), matrix.T @ values, atol=1e-9)
+    assert kept.square == pytest.approx((matrix**2).sum())
+    assert (scaled(kept, 3).matrix.toarray() == 3 * matrix).all()
+    other = Marginal(("a", "b"), (Partition.finest(5), Partition.finest(3)))
+    assert (relabelled(kept, other).matrix.toarray() == matrix).all()
+
+
+def test_cells_are_products_of_groups():
+    cells = as_products(CellBlock(finest("a", "b"), 3))
+    assert (cells.matrix.toarray() == 3 * np.eye(15)).all()
+
+
+def test_products_lift_to_more_columns_and_finer_groups():
+    halves = Partition.of(np.array([0, 0, 1, 1, 1]))
+    coarse = Marginal(("a",), (halves,))
+    rows = ProductRows.of(block(coarse, [[1.0, 2.0], [0.0, 3.0]]))
+    both = ProductRows.joined(
+        [
+            rows.lifted(coarse, finest("a", "b")),
+            ProductRows.of(CellBlock(finest("a", "b"), 2.0)),
+            ProductRows.of(block(Marginal((), ()), [[4.0]])).lifted(
+                Marginal((), ()), finest("a", "b")
+            ),
+        ]
+    )
+    written = [
+        value * np.kron(both.members[0][i], both.members[1][j])
+        for value, i, j in zip(both.values, *both.sets, strict=True)
+    ]
+    expected = [
+        np.kron(np.array([1, 1, 2, 2, 2]), np.ones(3)),
+        np.kron(np.array([0, 0, 3, 3, 3]), np.ones(3)),
+        *(2 * np.eye(15)),
+        4 * np.ones(15),
+    ]
+    np.testing.assert_allclose(written, expected)
