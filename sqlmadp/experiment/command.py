@@ -11,14 +11,18 @@ from typing import Any
 import click
 
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.plan import MECHANISMS, exact
+from sqlmadp.exact_numbers import exact
+from sqlmadp.plan import MECHANISMS
 
 Command = Callable[..., None]
+
+INTERRUPTED = 130
+"""The exit code that shells give to what Ctrl-C has ended."""
 
 
 @click.group()
 def experiment() -> None:
-    """Run an experiment of the paper's section 6 for every mechanism.
+    """Run an experiment of the paper, with every mechanism.
 
     Draws random sets of workloads, works out total error, maximum ratio error and interference of
     every mechanism on each, and writes a table and box plots. An interrupted run is continued by
@@ -31,9 +35,20 @@ def _options(command: Command) -> Command:
     for option in reversed(
         (
             click.option(
-                "--instances", "-t", type=click.IntRange(min=1), default=100, show_default=True
+                "--instances",
+                "-t",
+                type=click.IntRange(min=1),
+                default=100,
+                show_default=True,
+                help="Random sets of workloads to draw.",
             ),
-            click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
+            click.option(
+                "--seed",
+                type=click.IntRange(min=0),
+                default=0,
+                show_default=True,
+                help="Of the draw; the same seed gives the same instances.",
+            ),
             click.option(
                 "--analysts",
                 type=click.IntRange(min=2),
@@ -51,7 +66,8 @@ def _options(command: Command) -> Command:
             click.option(
                 "--out",
                 type=click.Path(path_type=Path, file_okay=False),
-                help="Folder of results, table and plots.  [default: experiment-NAME]",
+                show_default="experiment-NAME",
+                help="Folder of results, table and plots.",
             ),
             click.option("--json", "as_json", is_flag=True, help="Print figures as JSON."),
             click.option("--quiet", "-q", is_flag=True, help="Say nothing but results."),
@@ -71,7 +87,13 @@ MECHANISM = click.option(
 
 
 def _epsilon(default: str) -> Callable[[Command], Command]:
-    return click.option("--epsilon", default=default, show_default=True, metavar="NUMBER")
+    return click.option(
+        "--epsilon",
+        default=default,
+        show_default=True,
+        metavar="NUMBER",
+        help="The privacy loss of all analysts together.",
+    )
 
 
 def _sizes(command: Command) -> Command:
@@ -165,8 +187,12 @@ def _run(name: str, given: dict[str, Any]) -> None:
         mechanisms=given.pop("mechanisms") or MECHANISMS,
         **given,
     )
-    with bar(quiet=quiet) as progress:
-        results = run(settings, instances=instances, folder=folder, jobs=jobs, progress=progress)
+    try:
+        with bar(quiet=quiet) as shown:
+            results = run(settings, instances=instances, folder=folder, jobs=jobs, progress=shown)
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted; what was done is kept: run it again to go on", err=True)
+        click.get_current_context().exit(INTERRUPTED)
     table = experiment_table(results)
     title = f"{name}: {instances} instances, epsilon {settings.epsilon}"
     (folder / f"{name}.txt").write_text(f"{title}\n{table}\n", encoding="utf-8")

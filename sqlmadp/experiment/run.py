@@ -7,9 +7,8 @@ twice.  With more instances than before, the others are added.
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from pathlib import Path
 
 import msgspec
@@ -17,6 +16,7 @@ import msgspec
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.experiment.measures import Measured, measured
 from sqlmadp.experiment.settings import Settings, check
+from sqlmadp.processes import pool, starting
 
 Progress = Callable[[int, int], None]
 """Told how many instances are done, and how many there are."""
@@ -80,11 +80,8 @@ def _each(settings: Settings, numbers: list[int], jobs: int) -> Iterator[tuple[i
         for number in numbers:
             yield number, measured(settings, number)
         return
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(jobs, len(numbers)), mp_context=context)
-    try:
-        futures = {pool.submit(measured, settings, number): number for number in numbers}
+    with pool(min(jobs, len(numbers))) as processes:
+        with starting():
+            futures = {processes.submit(measured, settings, number): number for number in numbers}
         for future in as_completed(futures):
             yield futures[future], future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
