@@ -84,8 +84,8 @@ class Engine(ABC):
     """One private table that can be counted."""
 
     numbers_values: ClassVar[bool] = False
-    """Whether a category's values are numbered before they are counted: as was measured, faster
-    with DuckDB, where grouping text costs more than a join, and slower with PostgreSQL."""
+    """Whether a category's values are numbered, by a join, before they are counted.  It was
+    measured to be faster with DuckDB and slower with PostgreSQL."""
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ _SETTINGS = {
     "DateStyle": "ISO",
     # Cells are fewer than the server expects of expressions, so it would sort all records.
     "enable_sort": "off",
-    # And more than they are, so that it would count in one process.
+    # For the same reason it would not even read the table in parallel.
     "parallel_setup_cost": "0",
     "parallel_tuple_cost": "0",
     "work_mem": "64MB",

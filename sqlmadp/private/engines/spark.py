@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -123,8 +124,8 @@ def open_table(source: Source, master: str, table: str) -> SparkTable:
     """Open a table, or Parquet files, behind a session of the Spark that ``master`` names."""
     session, end = _quiet(
         lambda: _session(master, source.memory),
-        f"source {source.shown!r}: no Spark session could be had; is Java 17 on PATH, and is the "
-        "master there?",
+        f"source {source.shown!r}: no Spark session could be had; see that Java 17 is on PATH, and "
+        "that the master runs",
     )
     try:
         for name, value in _SETTINGS.items():
@@ -246,7 +247,9 @@ def _identifier(name: str) -> exp.Identifier:
 def _quiet(attempt: Callable[[], Result], wrong: str) -> Result:
     """Return what ``attempt`` does before any record is read; its error is not chained."""
     try:
-        return attempt()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Spark's advice is for those who install it.
+            return attempt()
     except SourceError:
         raise
     except Exception:
