@@ -190,7 +190,11 @@ class TestInterrupts:
             return opened(path)
 
         monkeypatch.setattr("sqlmadp.cli.releasing.Plan.open", careless)
-        result = CliRunner().invoke(main, ["release", str(unfair)])
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # Workers ignore it.
+        try:
+            result = CliRunner().invoke(main, ["release", str(unfair)])
+        finally:
+            signal.signal(signal.SIGINT, before)
         assert result.exit_code == 130
         assert "interrupted" in result.stderr
         assert not (plans.folder / "visits.ledger").exists()

@@ -62,7 +62,12 @@ class IterativeSolver:
 
     def variances(self, block: Block) -> Matrix:
         """Return each row's variance in units of the noise variance."""
-        parts = [(rows * self._solved(rows)).sum(axis=0) for rows in self._covered(block)]
+        parts = []
+        for rows in self._covered(block):
+            solution = self._solved(rows)
+            # So the error of a solution enters by its square.
+            image = self._moments(self.fitted(solution))
+            parts.append((solution * (2 * rows - image)).sum(axis=0))
         return np.concatenate([np.zeros(0), *parts])
 
     def noise(self, block: Block) -> Matrix:

@@ -128,9 +128,15 @@ class KroneckerSolver(CellsSolver):
             variances[found.rows] = products
         if len(others):
             rest = Block(fine.marginal, fine.matrix[others])
-            each = [(rows * self._solved(rows, CLOSE)).sum(axis=0) for rows in self._rows(rest)]
+            each = [self._solved_variances(rows) for rows in self._rows(rest)]
             variances[others] = np.concatenate(each)
         return variances
+
+    def _solved_variances(self, rows: Matrix) -> Matrix:
+        """Return ``2 w z - z X z`` for every row w, as far from ``w X^-1 w`` as z's error squared."""
+        solution = self._solved(rows, CLOSE)
+        image = self._block.transposed_times(self._block.times(solution))
+        return np.asarray((solution * (2 * rows - image)).sum(axis=0))
 
     def total(self, blocks: Sequence[Block]) -> float:
         """Return the sum of the variances of all rows of ``blocks``."""
