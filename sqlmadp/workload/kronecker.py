@@ -133,7 +133,7 @@ class KroneckerSolver(CellsSolver):
         return variances
 
     def _solved_variances(self, rows: Matrix) -> Matrix:
-        """Return ``2 w z - z X z`` for every row w, as far from ``w X^-1 w`` as z's error squared."""
+        """Return ``2 w z - z X z`` for every row w; an error of z enters it by its square."""
         solution = self._solved(rows, CLOSE)
         image = self._block.transposed_times(self._block.times(solution))
         return np.asarray((solution * (2 * rows - image)).sum(axis=0))
