@@ -13,6 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from interrupts import started
 
 from sqlmadp.cli import main
 from sqlmadp.errors import ProgrammingError
@@ -132,9 +133,7 @@ def test_ctrl_c_ends_a_run_without_a_traceback_and_the_next_run_goes_on(tmp_path
     command = [sys.executable, "-m", "sqlmadp", "experiment", "practical", *few]
     command += ["--jobs", "2", "--out", str(tmp_path / "cut")]
     file = tmp_path / "cut" / "practical.jsonl"
-    begun = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
+    begun = started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     while begun.poll() is None and not (file.exists() and file.read_bytes().count(b"\n") > 2):
         time.sleep(0.01)
     os.killpg(begun.pid, signal.SIGINT)  # As a terminal does: every process of it.

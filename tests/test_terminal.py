@@ -14,6 +14,7 @@ import time
 
 import pytest
 from click.testing import CliRunner
+from interrupts import started
 from rich.console import Console
 
 from sqlmadp.cli import main
@@ -212,7 +213,7 @@ class TestInterrupts:
     @pytest.mark.parametrize("seconds", [0.5, 3.0])
     def test_processes_that_share_the_work_die_without_a_word(self, tmp_path, seconds):
         command = ["experiment", "practical", "--jobs", "2", "--out", str(tmp_path / "out")]
-        process = subprocess.Popen(
+        process = started(
             [sys.executable, "-m", "sqlmadp", *command],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

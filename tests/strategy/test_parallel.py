@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interrupts import started
 from small_tables import block, finest, histogram
 
 from sqlmadp.strategy import parallel
@@ -103,7 +104,7 @@ def children(pid):
 def test_ctrl_c_ends_all_processes_and_what_is_in_the_cache_is_whole(tmp_path, forgetful):
     here = Path(__file__).parent
     program = SELECTING.format(tests=str(here.parent), here=str(here))
-    running = subprocess.Popen(
+    running = started(
         [sys.executable, "-c", program, str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -247,9 +246,7 @@ def _identifier(name: str) -> exp.Identifier:
 def _quiet(attempt: Callable[[], Result], wrong: str) -> Result:
     """Return what ``attempt`` does before any record is read; its error is not chained."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Spark's advice is for those who install it.
-            return attempt()
+        return attempt()
     except SourceError:
         raise
     except Exception:
