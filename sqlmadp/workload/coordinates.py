@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr
 
+from sqlmadp.errors import NotSupportedError
 from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition
 
 Matrix = NDArray[np.float64]
@@ -155,6 +156,14 @@ class Coordinates:
         self.bases = {name: basis(partitions) for name, partitions in used.items()}
         self._index = self._number(marginals)
         self.size = max(int(index.max(initial=-1)) + 1 for index in self._index.values())
+
+    def require(self, most: int) -> None:
+        """Raise NotSupportedError if there are more than ``most`` coordinates."""
+        if self.size > most:
+            raise NotSupportedError(
+                f"these queries together take {self.size:,} coordinates; at most {most:,} are "
+                "supported. Ask for fewer columns at a time, or for coarser groups of their values"
+            )
 
     def _number(self, marginals: list[Marginal]) -> dict[tuple[str, ...], Labels]:
         """Return, for each support (columns with t_c > 0), the numbers of its tuples, -1 unused."""

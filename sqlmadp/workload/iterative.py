@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.errors import NotCoveredError, NotSupportedError
+from sqlmadp.errors import NotCoveredError
 from sqlmadp.schema.marginal import Block
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.factor import COVERED
@@ -46,12 +46,7 @@ class IterativeSolver:
         """Take the coordinates of all blocks, and about the diagonal of X."""
         self._blocks = tuple(blocks)
         self.coordinates = Coordinates(block.marginal for block in blocks)
-        if self.coordinates.size > MOST_COORDINATES:
-            raise NotSupportedError(
-                f"these queries together take {self.coordinates.size:,} coordinates; at most "
-                f"{MOST_COORDINATES:,} are supported. Ask for fewer columns at a time, or for "
-                f"coarser groups of their values"
-            )
+        self.coordinates.require(MOST_COORDINATES)
         self._places = [self.coordinates.box(block.marginal) for block in blocks]
         self._factors = [self._coefficients(block) for block in blocks]
         self._scale = 1 / np.sqrt(self._diagonal())

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.errors import NotCoveredError, NotSupportedError
+from sqlmadp.errors import NotCoveredError
 from sqlmadp.schema.kronecker import KroneckerBlock
 from sqlmadp.schema.marginal import Block, CellBlock, Labels, cell_weight
 from sqlmadp.workload.cells import IdentitySolver
@@ -110,12 +110,7 @@ class DenseSolver:
         """Factor the strategy."""
         self.blocks = tuple(blocks)
         self.coordinates = Coordinates(block.marginal for block in blocks)
-        if self.coordinates.size > MOST_COORDINATES:
-            raise NotSupportedError(
-                f"these queries together take {self.coordinates.size:,} coordinates; at most "
-                f"{MOST_COORDINATES:,} are supported. Ask for fewer columns at a time, or for "
-                f"coarser groups of their values"
-            )
+        self.coordinates.require(MOST_COORDINATES)
         self._factor = Factor.of_gram(self.information, self._rows)
 
     def _rows(self) -> list[tuple[Matrix, Labels]]:
