@@ -19,6 +19,7 @@ from scipy import sparse
 
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.schema.kronecker import KroneckerBlock
 from sqlmadp.schema.marginal import TOTAL, Block, Marginal, Partition, cell_map
 from sqlmadp.workload.workload import Workload
 
@@ -84,6 +85,7 @@ def cases() -> Iterator[Case]:
     yield empty_cell()
     yield lattice()
     yield uneven_blocks()
+    yield products()
     for mechanism in MECHANISMS:
         yield from _selected(mechanism)
 
@@ -116,6 +118,15 @@ def uneven_blocks() -> Case:
     age = _block(["age"], [[1, 2, 0], [0, -1, 1]])
     both = _block(["age", "sex"], [[1, 0, 2, 2, 0, 0], [0, 0, -1, 1, 0, 0]])
     return _most_sensitive("two uneven blocks", _domain(), (age, both))
+
+
+def products() -> Case:
+    """Return products of rows of two columns, kept as factors, where cells differ too."""
+    age, sex = _block(["age"], [[1, 1, 0], [0, 0, 1]]), _block(["sex"], [[1, 0], [1, 2]])
+    block = KroneckerBlock(
+        everything(_domain()), [age.matrix, sex.matrix], np.array([[1, 0], [3, 1]])
+    )
+    return _most_sensitive("products of two columns", _domain(), (block,))
 
 
 def _selected(mechanism: str) -> Iterator[Case]:

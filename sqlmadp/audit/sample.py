@@ -21,6 +21,7 @@ from sqlmadp.audit.bound import Answers
 from sqlmadp.audit.cases import Case
 from sqlmadp.private.measure import calibrate, noisy_answers
 from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.schema.kronecker import KroneckerBlock
 from sqlmadp.schema.marginal import Block, Marginal, Partition
 
 COPIES = 2_000
@@ -49,10 +50,14 @@ def _copied(case: Case) -> tuple[Domain, list[Block]]:
     domain = replace(case.domain, columns=(copy, *case.domain.columns))
     copies = Partition.finest(COPIES)
     identity = sparse.eye_array(COPIES, dtype=np.int64, format="csr")
-    blocks = []
+    blocks: list[Block] = []
     for block in case.blocks:
         old = block.marginal
         marginal = Marginal((_COPY, *old.scope), (copies, *old.partitions))
+        if isinstance(block, KroneckerBlock):
+            heights = np.stack([block.heights.astype(np.int64)] * COPIES)
+            blocks.append(KroneckerBlock(marginal, [identity, *block.factors], heights))
+            continue
         matrix = sparse.csr_array(sparse.kron(identity, block.matrix, format="csr"))
         blocks.append(Block(marginal, matrix.astype(np.int64)))
     return domain, blocks

@@ -51,6 +51,8 @@ def noise_scale(sensitivity: int, epsilon: Fraction) -> float:
         )
     if not Fraction(1, 2**200) <= epsilon <= 2**200:
         raise StrategyError("epsilon must lie between 2^-200 and 2^200")
+    if sensitivity >= 2**63:  # OpenDP measures distances in 64-bit integers.
+        raise StrategyError("one unit could move the answers by 2^63 or more; let it own less")
     scale = _round_up(sensitivity / epsilon)
     for _ in range(_ATTEMPTS):
         if _loss(scale, sensitivity) <= epsilon:
@@ -78,7 +80,8 @@ def _drawn(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
 def _drawn_apart(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
     """Return values with noise from a new process."""
     done = subprocess.run(
-        [sys.executable, "-c", _WORKER, scale.hex()],
+        # -P: never a module that happens to lie in the folder that the command runs in.
+        [sys.executable, "-P", "-c", _WORKER, scale.hex()],
         input=values.tobytes(),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # It could quote a value.

@@ -17,6 +17,7 @@ from sqlmadp.audit.cases import (
     empty_cell,
     lattice,
     plain_count,
+    products,
     uneven_blocks,
 )
 from sqlmadp.audit.freshness import repeated_noise
@@ -26,6 +27,7 @@ from sqlmadp.cli import main
 from sqlmadp.private import data_vector, measure, noise, sensitivity
 from sqlmadp.private.engines.duckdb import DuckDbTable
 from sqlmadp.private.sensitivity import l1_sensitivity
+from sqlmadp.schema.kronecker import KroneckerBlock
 
 SURE = 1 - 1e-9
 """So sure that no run of these tests will ever see a bound fail by chance."""
@@ -86,6 +88,18 @@ def test_sensitivity_of_one_block_only_is_caught(monkeypatch):
     )
     assert not audit_case(case_of("independent"), 6_000, confidence=SURE).holds
     assert not audit_case(uneven_blocks(), 12_000, confidence=SURE).holds
+
+
+@pytest.mark.statistical
+def test_products_whose_heights_are_forgotten_are_caught(monkeypatch):
+    right = sensitivity.column_sums
+
+    def forgetful(block):
+        flat = (block.heights > 0).astype(np.int64)
+        return right(KroneckerBlock(block.marginal, block.factors, flat))
+
+    monkeypatch.setattr(sensitivity, "column_sums", forgetful)
+    assert not audit_case(products(), 12_000, confidence=SURE).holds
 
 
 @pytest.mark.statistical

@@ -450,6 +450,22 @@ def test_eight_processes_with_the_same_release_get_the_same_measurement_for_one_
         assert len(ledger.charges) == 1
 
 
+STORED = (
+    b'{"release":"r","epsilon":"1/3","sensitivity":65536,"scale":196608.0,"metadata":{"k":[1]},'
+    b'"blocks":[{"scope":["age"],"partitions":[[0,0,1]],"row_starts":[0,1,3],"columns":[0,0,1],'
+    b'"entries":[65536,1,-1],"values":[70000,-3]}]}'
+)
+"""A measurement as the first version of ledgers stores it."""
+
+
+def test_what_the_first_ledgers_hold_is_read_and_is_what_is_still_written():
+    read = Measurement.decode(STORED)
+    assert read.blocks[0].matrix.toarray().tolist() == [[65536, 0], [1, -1]]
+    assert read.values[0].tolist() == [70000, -3]
+    assert (read.epsilon, read.scale) == (Fraction(1, 3), 196608.0)
+    assert read.encode() == STORED
+
+
 def test_a_measurement_reads_back_as_it_was_written(people, block_of):
     blocks = (block_of(people, "age", "sex"), block_of(people, rows=[[3], [-4]]))
     made = Measurement(

@@ -66,6 +66,14 @@ def test_several_processes_keep_the_order_of_values(apart):
     assert add_discrete_laplace(values, 1e-9).tolist() == values.tolist()
 
 
+def test_a_process_that_draws_noise_imports_nothing_from_the_folder_it_runs_in(
+    apart, monkeypatch, tmp_path
+):
+    (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')")
+    monkeypatch.chdir(tmp_path)
+    assert len(add_discrete_laplace(np.zeros(10, dtype=np.int64), 1.0)) == 10
+
+
 def test_a_process_that_fails_is_noticed_and_quotes_nothing(apart, monkeypatch, capfd):
     monkeypatch.setattr(noise, "_WORKER", "import sys; sys.exit(sys.stdin.buffer.read())")
     with pytest.raises(InternalError, match="did not finish"):
@@ -113,6 +121,7 @@ def test_values_at_the_ends_of_64_bits_do_not_wrap_around():
         (1, Fraction(0)),
         (1, Fraction(-1)),
         (1, Fraction(1, 10**99)),
+        (2**63, Fraction(1)),
     ],
 )
 def test_a_scale_that_means_nothing_is_refused(sensitivity, epsilon):
