@@ -151,14 +151,14 @@ def calls_of(victims, folder):
     return found
 
 
-def faults(victims, folder, fault, only):
+def faults(victims, folder, fault, only, skip):
     """Let every file-system call of a release go wrong in one way, one call a run."""
     found = calls_of(victims, folder)
     kinds = collections.Counter(call for call, _ in found)
     print(f"a release makes {len(found)} calls on its own files: {dict(kinds)}", flush=True)
     counts = collections.Counter()
     chosen = {"KILL": CHANGING, "EIO": CALLS, "ENOSPC": FULL}[fault]
-    tasks = [(call, number) for call, number in found if call in (only or chosen)]
+    tasks = [(call, number) for call, number in found if call in (only or chosen)][skip:]
     injected = f"signal={fault}" if fault == "KILL" else f"error={fault}"
     for serial, (call, number) in enumerate(tasks):
         world = World(folder / f"fault{serial}", budget=1)
@@ -177,7 +177,7 @@ def faults(victims, folder, fault, only):
         counts["charged by then"] += charged
         if "Traceback" in text or code not in {0, 1, -9}:
             counts["with a traceback"] += "Traceback" in text
-            print(f"look at {fault} at {call} number {number}: {text[-400:]}", flush=True)
+            print(f"look at {fault} at {call} number {number}: {text}", flush=True)
         if serial % 20 == 19:
             print(f"{serial + 1} of {len(tasks)}: {dict(counts)}", flush=True)
     print(f"{fault}: {len(tasks)} runs: {dict(counts)}")
@@ -211,6 +211,7 @@ def main():
     parser.add_argument("attack", choices=("kills", "faults", "order"))
     parser.add_argument("--fault", choices=("KILL", "EIO", "ENOSPC"), default="KILL")
     parser.add_argument("--calls", nargs="*", help="only these calls, such as pwrite64 fsync")
+    parser.add_argument("--skip", type=int, default=0, help="leave out so many of them")
     parser.add_argument("--number", type=int, default=1000, help="how many kills")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, Victims() as victims:
@@ -218,7 +219,7 @@ def main():
             case "kills":
                 kills(victims, Path(folder), options.number)
             case "faults":
-                faults(victims, Path(folder), options.fault, options.calls)
+                faults(victims, Path(folder), options.fault, options.calls, options.skip)
             case "order":
                 order(victims, Path(folder))
 
