@@ -118,6 +118,12 @@ class Asked:
         )
 
     @property
+    def notes(self) -> tuple[Problem, ...]:
+        """Return what is accepted and yet is most likely a slip, each place once."""
+        found = (note for own in self.queries for query in own for note in query.notes)
+        return tuple(dict.fromkeys(found))
+
+    @property
     def columns(self) -> list[tuple[str, int]]:
         """Return the name and number of cells of every declared column."""
         return [(column.name, column.size) for column in self.domain.columns]

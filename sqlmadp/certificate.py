@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from sqlmadp.answer.result import number
@@ -23,7 +25,13 @@ from sqlmadp.asked import Asked
 from sqlmadp.mechanism.base import Joining, JointStrategy, Mechanism, settled
 from sqlmadp.mechanism.bounds import Bounds, bounds
 from sqlmadp.mechanism.catalogue import LATE, MECHANISMS, PROMISED
-from sqlmadp.mechanism.fairness import Outcome, expected_errors, outcome
+from sqlmadp.mechanism.fairness import (
+    Outcome,
+    expected_errors,
+    left_out_at_once,
+    outcome,
+    ratio,
+)
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.workload.workload import Workload
 
@@ -34,7 +42,7 @@ class Standing:
 
     share: Fraction
     alone: float
-    """The error with the own share and nobody else."""
+    """The error with their own share and nobody else."""
     now: float
     """The error in the collective."""
     ratio: float
@@ -232,6 +240,23 @@ class _Measured:
         if len(workloads) == len(self.strategy.reads):
             return self.strategy
         return self.mechanism.select(workloads, shares)
+
+    def interference(
+        self, workloads: Sequence[Workload], shares: Sequence[Fraction]
+    ) -> NDArray[np.float64] | None:
+        """Return what leaving everyone out once does, if the mechanism knows it of its own choice.
+
+        That and what was measured are compared with the same errors of those who are left.
+        """
+        known = left_out_at_once(self.mechanism, workloads, shares)
+        if known is None:
+            return None
+        chosen = self.mechanism.select(workloads, shares)
+        usual = expected_errors(chosen, workloads, Fraction(1))
+        given = expected_errors(self.strategy, workloads, Fraction(1))
+        ratios = known * [ratio(now, then) for now, then in zip(given, usual, strict=True)]
+        np.fill_diagonal(ratios, 1.0)
+        return ratios
 
 
 @dataclass(frozen=True)

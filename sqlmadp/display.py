@@ -1,20 +1,17 @@
-"""Text for people: plain tables on standard output, progress on standard error.
+"""Text for people: plain tables on standard output.
 
-Colours and progress appear on a terminal only; rich leaves colours out if NO_COLOR is set.
+Colours appear on a terminal only; rich leaves them out if NO_COLOR is set.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 from rich.text import Text
 
 from sqlmadp.answer.result import Result, is_number, number, shown
@@ -25,7 +22,7 @@ from sqlmadp.grid import Grid, Header
 from sqlmadp.preview import Preview, Previews
 from sqlmadp.private import Ledger
 from sqlmadp.rehearsal import Rehearsal
-from sqlmadp.release import Progress, Release
+from sqlmadp.release import Release
 
 WIDEST = 400
 """Columns of a table that is not shown on a terminal: nothing is cut off in a file."""
@@ -38,32 +35,6 @@ def console() -> Console:
     """Return standard output: as wide as the terminal, or as the text if there is none."""
     plain = Console(highlight=False)
     return plain if plain.is_terminal else Console(highlight=False, width=WIDEST)
-
-
-@contextmanager
-def stages(total: int | None = None, *, quiet: bool = False) -> Iterator[Progress]:
-    """Show the stage that is under way of ``total``, on standard error and only on a terminal."""
-    screen = Console(stderr=True)
-    if quiet or not screen.is_terminal:
-        yield lambda _: None
-        return
-    columns = (
-        SpinnerColumn(),
-        BarColumn(bar_width=20),
-        TextColumn("{task.description}", markup=False),
-        TimeElapsedColumn(),
-    )
-    with Bar(*columns, console=screen, transient=True) as bar:
-        task = bar.add_task("starting", total=total)
-        begun: list[str] = []
-
-        def begin(stage: str) -> None:
-            name = stage.partition(":")[0]  # What follows tells how far the stage itself is.
-            if name not in begun[-1:]:
-                begun.append(name)
-            bar.update(task, description=stage, completed=len(begun) - 1, refresh=True)
-
-        yield begin
 
 
 def show_checked(asked: Asked) -> None:
@@ -99,7 +70,7 @@ def show_previews(previews: Previews) -> None:
             soft_wrap=True,
         )
     if shown:
-        screen.print("\nExpected error per answer (RMSE): alone with the own share -> together")
+        screen.print("\nExpected error per answer (RMSE): alone with their own share -> together")
         _analysts_table(asked, shown).show(screen)
         screen.print("\nExpected error per answer (RMSE) of every query")
         _queries_table(asked, shown).show(screen)

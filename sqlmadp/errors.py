@@ -1,6 +1,6 @@
 """Every exception that sqlmadp raises on purpose.
 
-    Warning                            PEP 249; nothing raises it
+    Warning                            PEP 249; never raised, but among a cursor's messages
     Error                              PEP 249
     ├── InterfaceError                 PEP 249: misuse of the Python interface
     └── DatabaseError                  PEP 249
@@ -38,7 +38,7 @@ from fractions import Fraction
 
 
 class Warning(Exception):  # noqa: N818 - The name is PEP 249's.
-    """PEP 249 asks for this name; sqlmadp refuses or answers, and never merely warns."""
+    """What a cursor notes in its ``messages``: a statement is accepted and most likely a slip."""
 
 
 class Error(Exception):

@@ -32,19 +32,24 @@ def versioned(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_figures(problems: tuple[Problem, ...], asked: Asked | None) -> dict[str, Any]:
     """Return what ``check --json`` prints."""
-    errors = [
-        {
-            "file": problem.file,
-            "line": problem.line or None,
-            "column": problem.column or None,
-            "code": problem.code,
-            "message": problem.message,
-            "hint": problem.hint,
-            "excerpt": problem.excerpt,
-        }
-        for problem in problems
-    ]
-    return {"ok": not problems, "errors": errors, "queries": _queries(asked)}
+    return {
+        "ok": not problems,
+        "errors": [_problem(each) for each in problems],
+        **({} if asked is None else {"notes": [_problem(each) for each in asked.notes]}),
+        "queries": _queries(asked),
+    }
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    return {
+        "file": problem.file,
+        "line": problem.line or None,
+        "column": problem.column or None,
+        "code": problem.code,
+        "message": problem.message,
+        "hint": problem.hint,
+        "excerpt": problem.excerpt,
+    }
 
 
 def _queries(asked: Asked | None) -> list[dict[str, Any]]:

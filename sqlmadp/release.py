@@ -31,8 +31,9 @@ from sqlmadp.late import Base, bringing, complement, everything, find_base, know
 from sqlmadp.mechanism.base import JointStrategy
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.mechanism.fairness import expected_errors
+from sqlmadp.mechanism.searches import searches
 from sqlmadp.plan import Plan
-from sqlmadp.preview import COLLECTIVE, selecting
+from sqlmadp.preview import selecting
 from sqlmadp.private import Ledger, Measurement, measure
 from sqlmadp.private.engines import Source
 from sqlmadp.schema.domain import Domain
@@ -164,11 +165,13 @@ def release(
             measurement = ledger.find(asked.release_id)
             base = None if measurement is not None else find_base(asked, ledger)
             epsilon = plan.epsilon if base is None else base.epsilon(plan)
+            for note in asked.notes:
+                notice(f"note: {note}\n")
             notice(_intention(asked, ledger, base))
             if measurement is None:
                 ledger.require(epsilon)  # Before the work of selecting, and before any data.
-                if plan.mechanism not in COLLECTIVE:
-                    select_all(asked.workloads, cache, progress=selecting(progress))
+                wanted = searches([plan.mechanism], asked.workloads)
+                select_all(wanted, cache, progress=selecting(progress))
                 progress("selecting a strategy")
                 strategy = select(asked, cache) if base is None else added(asked, base, cache)
                 _require_memory(strategy, plan.limits)

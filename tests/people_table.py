@@ -13,7 +13,7 @@ from datetime import date, timedelta
 import duckdb
 
 from sqlmadp.schema.domain import Column, Domain, PublicTable
-from sqlmadp.sql.sandbox import MACROS
+from sqlmadp.sql.locked import MACROS
 
 FIRST_DAY = date(2020, 1, 29)
 

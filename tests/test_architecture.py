@@ -25,7 +25,7 @@ STAGES = {
 }
 
 WHOLE_PATH = (
-    *("processes", "exact_numbers", "named_files", "analysts"),
+    *("processes", "progress", "exact_numbers", "named_files", "analysts"),
     *("staging", "plan", "declared", "oversized", "asked", "late", "certificate"),
     *("joining", "preview", "what_if", "release", "outlook"),
     *("checking", "drafting", "explaining", "rehearsal", "figures", "grid", "display", "audit"),
@@ -53,7 +53,7 @@ ALLOWED = {
         *("joining.py", "outlook.py", "experiment/measures.py"),
     },
     "click": {"cli/", "experiment/command.py"},
-    "rich": {"grid.py", "display.py", "audit/show.py", "experiment/show.py"},
+    "rich": {"grid.py", "display.py", "progress.py", "audit/show.py"},
     "random": set(),
     "secrets": set(),
     "pickle": set(),

@@ -1,11 +1,20 @@
 """The certificate as people read it: on the terminal, after a release and in a plan."""
 
 import json
+from fractions import Fraction
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from small_tables import SIZES, histogram, total
 
+from sqlmadp.certificate import _measured
 from sqlmadp.cli import main
+from sqlmadp.mechanism import fairness
+from sqlmadp.mechanism.fairness import outcome
+from sqlmadp.mechanism.identity import Identity
+from sqlmadp.mechanism.waterfilling import Waterfilling
+from sqlmadp.workload.workload import Workload
 
 QUESTIONS = {
     "alice": "SELECT age, COUNT(*) AS n FROM visits GROUP BY age",
@@ -46,3 +55,17 @@ def test_under_ratchet_a_plan_lists_each_join(plans):
     joins = joins["mechanisms"]["ratchet"]["joins"]
     assert [join["analysts"] for join in joins] == [["alice"], ["bob"]]
     assert joins[1]["errors"]["alice"] <= joins[0]["errors"]["alice"]
+
+
+def test_what_was_measured_is_compared_with_everyone_left_out_at_once_as_if_one_by_one(monkeypatch):
+    asking = [Workload.of([histogram("a", "b")]), Workload.of([histogram("a")])]
+    asking.append(Workload.of([total()]))
+    shares = [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)]
+    # Another machine may have selected another strategy.
+    other = Identity(columns=tuple(SIZES.items())).select(asking, shares)
+    mechanism = _measured(Waterfilling(), other)
+    at_once = outcome(mechanism, asking, shares, Fraction(1))
+    monkeypatch.setattr(fairness, "left_out_at_once", lambda *_: None)
+    one_by_one = outcome(mechanism, asking, shares, Fraction(1))
+    np.testing.assert_allclose(at_once.interference, one_by_one.interference, rtol=1e-9)
+    assert at_once.errors == one_by_one.errors

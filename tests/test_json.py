@@ -59,6 +59,9 @@ def test_what_the_commands_print_is_of_the_form_that_the_schemas_say(plans):
 
 def test_what_check_prints_about_mistakes_is_of_its_form(plans):
     validate("check", run("check", plans.write({"alice": "SELEC 1"})))
+    noted = run("check", plans.write({"alice": f"{TOTAL} WHERE sex = 'F'"}))
+    assert noted["notes"]
+    validate("check", noted)
 
 
 def test_what_a_check_of_a_schema_prints_is_of_its_form(plans):

@@ -150,3 +150,20 @@ def test_nobody_among_many_analysts_is_worse_off_for_the_others(plan):
     assert len({workload.fingerprint for workload in found.workloads}) < 20
     assert given.sharing_ratio <= 1 + 1e-9
     assert given.worst_interference <= 1 + 1e-9
+
+
+def test_statements_that_take_too_much_memory_to_select_for_are_refused_by_statement(plan):
+    ranges = "SELECT COUNT(*) FROM people WHERE age * 7 % 100 < {0} AND height * {0} % 10 < 3;\n"
+    many = "".join(ranges.format(k) for k in range(3, 40))
+    fine = "SELECT age, weight, COUNT(*) FROM people WHERE weight < 30 GROUP BY ALL;"
+    Asked.bind(plan(ann=many, bob=fine))
+    with pytest.raises(SqlError) as caught:
+        Asked.bind(plan("[limits]\nmemory = 200\n", ann=many, bob=fine))
+    [problem] = caught.value.problems
+    assert problem.code == "scope-too-large"
+    assert problem.file.endswith("bob.sql")
+    assert "groups of cells apart" in problem.message
+    assert "megabytes; 200 are allowed" in problem.message
+    # Who asks for every cell and little else takes hardly any.
+    alike = "SELECT age, weight, COUNT(*) FROM people GROUP BY ALL; SELECT COUNT(*) FROM people;"
+    Asked.bind(plan("[limits]\nmemory = 200\n", ann=alike))

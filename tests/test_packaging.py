@@ -129,7 +129,7 @@ def interpreters():
 @pytest.mark.parametrize(("version", "python"), interpreters().items())
 def test_every_module_compiles_on_every_stated_python_at_hand(version, python, tmp_path):
     if python is None:
-        pytest.skip(f"no Python {version} at hand")
+        pytest.skip(f"Python {version} is not installed, so that nothing can be compiled with it")
     copied = tmp_path / "sqlmadp"
     shutil.copytree(ROOT / "sqlmadp", copied, ignore=shutil.ignore_patterns("__pycache__"))
     run(python, "-W", "error", "-m", "compileall", "-q", copied, cwd=tmp_path)

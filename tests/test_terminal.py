@@ -25,6 +25,19 @@ TOTAL = "-- name: all\nSELECT COUNT(*) AS n FROM visits"
 GROUPS = "SELECT age, COUNT(*) AS n FROM visits GROUP BY age"
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
 """An escape that sets a colour of the text."""
+PRESSED_WHILE_LOADING = """
+import os, runpy, signal, sys
+
+class Pressing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Pressing())
+sys.argv = ["sqlmadp", "--help"]
+runpy.run_module("sqlmadp", run_name="__main__")
+"""
+"""The command line, with Ctrl-C while it imports what it needs."""
 
 
 def on_a_terminal(*arguments, **environment):
@@ -68,6 +81,19 @@ def test_a_terminal_shows_stages_and_colours_and_no_line_wider_than_it(unfair):
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     after = plain[plain.index("epsilon 1,") :]
     assert max(len(line) for line in after.splitlines()) <= 80
+
+
+def test_what_waits_for_a_server_or_a_large_file_says_so(plans, unfair):
+    assert CliRunner().invoke(main, ["release", str(unfair)]).exit_code == 0
+    for stage, *command in (
+        ("verifying the ledger", "ledger", "verify", unfair),
+        ("reading the catalogue", "schema", "draft", plans.folder / "visits.parquet", "visits"),
+        ("checking", "schema", "check", plans.folder / "visits.toml"),
+    ):
+        code, shown = on_a_terminal(*command)
+        assert code == 0
+        assert stage in shown
+        assert stage not in on_a_terminal(*command, "--quiet")[1]
 
 
 def test_no_color_takes_colours_away(unfair):
@@ -169,7 +195,7 @@ def test_what_a_start_up_file_loads_is_sound_for_its_shell(shell, tmp_path):
     )
     assert "_sqlmadp_completion" in loaded.stdout
     if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} at hand")
+        pytest.skip(f"{shell} is not installed, so that its completion cannot be tried")
     script = tmp_path / "completion"
     script.write_text(loaded.stdout)
     subprocess.run([shell, "-n", script], check=True)  # Parses it.
@@ -209,6 +235,17 @@ class TestInterrupts:
         monkeypatch.setattr("sqlmadp.cli.releasing.Plan.open", noticed)
         result = CliRunner().invoke(main, ["release", str(unfair)])
         assert result.exit_code == 130
+
+    def test_one_while_the_command_line_is_being_loaded_is_no_traceback(self):
+        process = started(
+            [sys.executable, "-c", PRESSED_WHILE_LOADING],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert said == ""
 
     @pytest.mark.parametrize("seconds", [0.5, 3.0])
     def test_processes_that_share_the_work_die_without_a_word(self, tmp_path, seconds):

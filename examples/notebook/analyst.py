@@ -38,7 +38,7 @@ def plot(days: sqlmadp.Cursor) -> None:
     """Plot the visits of every day, each with its expected error, to visits.svg."""
     frame = days.result.pandas().set_index("day")
     axes = frame["visits"].plot.bar(yerr=days.expected_error["visits"], figsize=(9, 4), capsize=2)
-    axes.set_xticklabels([day.strftime("%d %b") for day in frame.index])
+    axes.set_xticks(range(len(frame)), [day.strftime("%d %b") for day in frame.index])
     axes.set_ylabel("visits to surgery")
     axes.figure.tight_layout()
     axes.figure.savefig(FOLDER / "visits.svg")

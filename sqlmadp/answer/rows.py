@@ -22,7 +22,8 @@ from sqlmadp.errors import OperationalError
 from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.bound import BoundQuery, PrivateBlock
 from sqlmadp.sql.limits import DEFAULT, advice
-from sqlmadp.sql.sandbox import explain, load_public, locked_connection, quote
+from sqlmadp.sql.locked import load_public, locked_connection, quote
+from sqlmadp.sql.sandbox import explain
 from sqlmadp.sql.stopwatch import TooSlowError, interrupted
 
 Matrix = NDArray[np.float64]

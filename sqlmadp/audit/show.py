@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress as Bar
 from rich.table import Table
 
-from sqlmadp.audit.report import POWER, Progress, Report
-
-
-@contextmanager
-def bar(*, quiet: bool = False) -> Iterator[Progress]:
-    """Show how far the audit is, on standard error and only on a terminal."""
-    screen = Console(stderr=True)
-    if quiet or not screen.is_terminal:
-        yield lambda done, total: None
-        return
-    with Bar(console=screen) as shown:
-        task = shown.add_task("measuring")
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+from sqlmadp.audit.report import POWER, Report
 
 
 def show_audit(report: Report) -> None:

@@ -21,12 +21,9 @@ from sqlmadp.cli.reporting import report
 from sqlmadp.cli.schemas import schema
 from sqlmadp.cli.starting import init
 from sqlmadp.errors import Error
-from sqlmadp.experiment.command import experiment
+from sqlmadp.experiment.command import INTERRUPTED, experiment
 
 AGAIN = "if a release was recorded, running it again returns the same answers and spends nothing"
-
-INTERRUPTED = 130
-"""The exit code that shells give to what Ctrl-C has ended."""
 
 
 class _Refusing(click.Group):

@@ -27,9 +27,10 @@ def audit(measurements: int, as_json: bool, quiet: bool) -> None:
     prove. No plan, no private table and no ledger of yours is touched. Takes some minutes.
     """
     from sqlmadp.audit.report import audit as run  # noqa: PLC0415
-    from sqlmadp.audit.show import audit_figures, bar, show_audit  # noqa: PLC0415
+    from sqlmadp.audit.show import audit_figures, show_audit  # noqa: PLC0415
+    from sqlmadp.progress import counted  # noqa: PLC0415
 
-    with bar(quiet=quiet) as progress:
+    with counted("measuring", quiet=quiet) as progress:
         report = run(measurements, progress=progress)
     if as_json:
         print_json(audit_figures(report))

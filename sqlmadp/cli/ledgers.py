@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sqlmadp.cli.options import JSON, print_json
+from sqlmadp.cli.options import JSON, QUIET, print_json
 from sqlmadp.plan import Plan
 
 if TYPE_CHECKING:
@@ -37,12 +37,13 @@ def ledger() -> None:
 @ledger.command()
 @LEDGER
 @JSON
-def show(path: Path, as_json: bool) -> None:
+@QUIET
+def show(path: Path, as_json: bool, quiet: bool) -> None:
     """Show the budget, what was spent and left, and every charge."""
     from sqlmadp.display import show_ledger  # noqa: PLC0415
     from sqlmadp.figures import ledger_figures  # noqa: PLC0415
 
-    with _ledger_of(path) as opened:
+    with _ledger_of(path, quiet=quiet) as opened:
         if as_json:
             print_json(ledger_figures(opened))
         else:
@@ -52,14 +53,15 @@ def show(path: Path, as_json: bool) -> None:
 @ledger.command()
 @LEDGER
 @JSON
-def verify(path: Path, as_json: bool) -> None:
+@QUIET
+def verify(path: Path, as_json: bool, quiet: bool) -> None:
     """Check that a ledger is whole: file, chain, measurements, budget.
 
     With a plan, also that the ledger has the plan's budget and the head that it pins. What a
     ledger cannot show by itself is that an older copy was restored: compare the head with one
     that was noted before, or pin it in the plan.
     """
-    with _ledger_of(path) as opened:  # Verified when it was opened.
+    with _ledger_of(path, quiet=quiet) as opened:  # Verified when it was opened.
         charges, spent, left, head = opened.charges, opened.spent, opened.left, opened.head
         if as_json:
             print_json({"ok": True, "charges": len(charges), "head": head})
@@ -70,10 +72,13 @@ def verify(path: Path, as_json: bool) -> None:
             )
 
 
-def _ledger_of(path: Path) -> Ledger:
+def _ledger_of(path: Path, *, quiet: bool) -> Ledger:
     from sqlmadp.private import Ledger  # noqa: PLC0415
+    from sqlmadp.progress import stages  # noqa: PLC0415
 
-    if path.suffix != ".toml":
-        return Ledger.read(path)
-    plan = Plan.open(path)
-    return Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head)
+    with stages(quiet=quiet) as progress:
+        progress("verifying the ledger")
+        if path.suffix != ".toml":
+            return Ledger.read(path)
+        plan = Plan.open(path)
+        return Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head)

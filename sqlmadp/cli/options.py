@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sqlmadp.errors import Error
 from sqlmadp.plan import Plan
+
+if TYPE_CHECKING:
+    from sqlmadp.asked import Asked
 
 ERROR = click.option(
     "--error", is_flag=True, help="Add columns: standard error and 95% interval of every answer."
@@ -33,6 +36,12 @@ def analysts_of_the_plan(ctx: click.Context, option: click.Parameter, incomplete
         plan = None
     names = [] if plan is None else [each.name for each in plan.analysts]
     return [name for name in names if name.startswith(incomplete)]
+
+
+def print_notes(asked: Asked, *, quiet: bool) -> None:
+    """Print on standard error what was accepted and yet is most likely a slip."""
+    for note in () if quiet else asked.notes:
+        click.echo(f"note: {note}\n", err=True)
 
 
 def print_json(value: Any) -> None:

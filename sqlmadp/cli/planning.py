@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from sqlmadp.cli.options import JSON, PLAN, QUIET, print_json
+from sqlmadp.cli.options import JSON, PLAN, QUIET, print_json, print_notes
 from sqlmadp.errors import InputError
 from sqlmadp.exact_numbers import exact
 from sqlmadp.plan import MECHANISMS, Plan
@@ -25,11 +25,13 @@ def check(path: Path, as_json: bool, quiet: bool) -> None:
     never a record.
     """
     from sqlmadp.checking import check_plan  # noqa: PLC0415
-    from sqlmadp.display import stages  # noqa: PLC0415
+    from sqlmadp.progress import stages  # noqa: PLC0415
 
     with stages(quiet=quiet) as progress:
         progress("checking")
         asked, problems = check_plan(path)
+    if asked is not None:
+        print_notes(asked, quiet=quiet)
     if as_json:
         from sqlmadp.figures import check_figures  # noqa: PLC0415
 
@@ -88,8 +90,9 @@ def plan(
     violation). The plan can be changed for the occasion; the file stays as it is. A plan to which
     analysts were added after its release is shown as 'release' would go on. Reads no record.
     """
-    from sqlmadp.display import show_least_epsilon, show_previews, stages  # noqa: PLC0415
+    from sqlmadp.display import show_least_epsilon, show_previews  # noqa: PLC0415
     from sqlmadp.figures import plan_figures  # noqa: PLC0415
+    from sqlmadp.progress import stages  # noqa: PLC0415
     from sqlmadp.what_if import Changes, least_epsilons  # noqa: PLC0415
 
     changes = Changes(
@@ -101,6 +104,7 @@ def plan(
     aims = {name: float(_number(text)) for name, text in _pairs(targets, "--target-rmse").items()}
     with stages(2 + len(mechanisms or MECHANISMS), quiet=quiet) as progress:
         previews = changes.apply(Plan.open(path)).preview(*mechanisms, progress=progress)
+    print_notes(previews.asked, quiet=quiet)
     least = least_epsilons(previews, aims)
     if as_json:
         print_json(plan_figures(previews, least))

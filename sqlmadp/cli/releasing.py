@@ -9,7 +9,15 @@ from pathlib import Path
 import click
 
 from sqlmadp.cli.interrupts import heeding
-from sqlmadp.cli.options import ERROR, JSON, PLAN, QUIET, analysts_of_the_plan, print_json
+from sqlmadp.cli.options import (
+    ERROR,
+    JSON,
+    PLAN,
+    QUIET,
+    analysts_of_the_plan,
+    print_json,
+    print_notes,
+)
 from sqlmadp.plan import Plan
 
 
@@ -51,8 +59,9 @@ def release(
     Charge and measurement are stored together in the ledger before anything is shown. A
     completed plan returns the same rows again and spends nothing.
     """
-    from sqlmadp.display import show_budget, show_release, stages  # noqa: PLC0415
+    from sqlmadp.display import show_budget, show_release  # noqa: PLC0415
     from sqlmadp.figures import release_figures  # noqa: PLC0415
+    from sqlmadp.progress import stages  # noqa: PLC0415
 
     opened = Plan.open(path)
     if dry_run:
@@ -89,13 +98,15 @@ def _say(note: str) -> None:
 
 
 def _rehearse(opened: Plan, *, as_json: bool, quiet: bool) -> None:
-    from sqlmadp.display import show_rehearsal, stages  # noqa: PLC0415
+    from sqlmadp.display import show_rehearsal  # noqa: PLC0415
     from sqlmadp.figures import rehearsal_figures  # noqa: PLC0415
+    from sqlmadp.progress import stages  # noqa: PLC0415
     from sqlmadp.rehearsal import rehearse  # noqa: PLC0415
     from sqlmadp.strategy.cache import StrategyCache, default_directory  # noqa: PLC0415
 
     with stages(3, quiet=quiet) as progress:
         found = rehearse(opened, StrategyCache(default_directory()), progress)
+    print_notes(found.asked, quiet=quiet)
     if as_json:
         print_json(rehearsal_figures(found))
     else:
@@ -124,14 +135,10 @@ def query(
     shows scope, cells, groups and expected error, released or not. Reads no record.
     """
     from sqlmadp.answer.errors import with_errors  # noqa: PLC0415
-    from sqlmadp.display import (  # noqa: PLC0415
-        show_explained,
-        show_meaning,
-        show_result,
-        stages,
-    )
+    from sqlmadp.display import show_explained, show_meaning, show_result  # noqa: PLC0415
     from sqlmadp.explaining import explain_text  # noqa: PLC0415
     from sqlmadp.figures import query_figures, result_figures  # noqa: PLC0415
+    from sqlmadp.progress import stages  # noqa: PLC0415
 
     opened = Plan.open(path)
     with stages(quiet=quiet) as progress:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sqlmadp.cli.options import JSON, print_json
+from sqlmadp.cli.options import JSON, QUIET, print_json
 from sqlmadp.errors import InputError
 
 
@@ -24,7 +24,8 @@ def schema() -> None:
     is_flag=True,
     help="Read values and bounds from the table, WITHOUT NOISE, and write them into the draft.",
 )
-def draft(source: str, table: str, trusted_values: bool) -> None:
+@QUIET
+def draft(source: str, table: str, *, trusted_values: bool, quiet: bool) -> None:
     """Print a first schema file for a table: names and types.
 
     SOURCE is what a plan names: a file, postgresql://..., spark://...; TABLE is the table's name.
@@ -32,23 +33,31 @@ def draft(source: str, table: str, trusted_values: bool) -> None:
     """
     from sqlmadp.drafting import draft as write  # noqa: PLC0415
     from sqlmadp.private.engines import Source  # noqa: PLC0415
+    from sqlmadp.progress import stages  # noqa: PLC0415
 
-    where = Source(location=source, folder=Path())
-    click.echo(write(where, table, trusted_values=trusted_values), nl=False)
+    with stages(quiet=quiet) as progress:
+        progress("reading the table" if trusted_values else "reading the catalogue")
+        where = Source(location=source, folder=Path())
+        text = write(where, table, trusted_values=trusted_values)
+    click.echo(text, nl=False)
 
 
 @schema.command("check")
 @click.argument("path", metavar="SCHEMA", type=click.Path(path_type=Path))
 @click.option("--source", help="Compare with the catalogue of this source; reads no record.")
 @JSON
-def check_schema_file(path: Path, source: str | None, as_json: bool) -> None:
+@QUIET
+def check_schema_file(path: Path, source: str | None, *, as_json: bool, quiet: bool) -> None:
     """Check a schema file, alone or beside a table's catalogue.
 
     Reports every mistake at once; reads no record.
     """
     from sqlmadp.drafting import check_schema  # noqa: PLC0415
+    from sqlmadp.progress import stages  # noqa: PLC0415
 
-    domain, problems = check_schema(path, source)
+    with stages(quiet=quiet) as progress:
+        progress("checking")
+        domain, problems = check_schema(path, source)
     if as_json:
         from sqlmadp.figures import check_figures  # noqa: PLC0415
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlmadp.answer.result import Result
 from sqlmadp.dbapi.executed import Answered, Executed, Pending
-from sqlmadp.errors import Error, InterfaceError, NotSupportedError
+from sqlmadp.errors import Error, InterfaceError, NotSupportedError, Warning
 from sqlmadp.sql.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Cursor:
         """Make a cursor; use ``Connection.cursor``."""
         self.connection = connection
         self.messages: list[tuple[type[Exception], Exception]] = []
+        """What the last statement, now staged, compares with though no schema declares it."""
         self._sets: list[Executed] | None = []
         self._set = 0
         self._next_row = 0
@@ -54,6 +55,12 @@ class Cursor:
         self._open()
         self._reset([])
         self._reset(self.connection._execute(operations))
+        self.messages = [
+            (Warning, Warning(str(note)))
+            for executed in self._open()
+            if isinstance(executed, Pending)
+            for note in executed.query.notes
+        ]
         return self
 
     def _reset(self, sets: list[Executed]) -> None:

@@ -30,38 +30,47 @@ def experiment() -> None:
     """
 
 
+def _whole(
+    *names: str, least: int, default: int, words: str, most: int | None = None, shown: str = ""
+) -> Callable[[Command], Command]:
+    """Return an option that takes a whole number."""
+    return click.option(
+        *names,
+        type=click.IntRange(least, most),
+        default=default,
+        show_default=shown or True,
+        help=words,
+    )
+
+
 def _options(command: Command) -> Command:
     """Add what all experiments have in common."""
     for option in reversed(
         (
-            click.option(
-                "--instances",
-                "-t",
-                type=click.IntRange(min=1),
+            _whole(
+                *("--instances", "-t"),
+                least=1,
                 default=100,
-                show_default=True,
-                help="Random sets of workloads to draw.",
+                words="Random sets of workloads to draw.",
             ),
-            click.option(
+            _whole(
                 "--seed",
-                type=click.IntRange(min=0),
+                least=0,
                 default=0,
-                show_default=True,
-                help="Of the draw; the same seed gives the same instances.",
+                words="Of the draw; the same seed gives the same instances.",
             ),
-            click.option(
+            _whole(
                 "--analysts",
-                type=click.IntRange(min=2),
+                least=2,
                 default=20,
-                show_default=True,
-                help="Analysts of an instance at most; at least 2.",
+                words="Analysts of an instance at most; at least 2.",
             ),
-            click.option(
+            _whole(
                 "--jobs",
-                type=click.IntRange(min=1),
+                least=1,
                 default=os.cpu_count() or 1,
-                show_default="number of processors",
-                help="Processes; each works on one instance at a time.",
+                shown="number of processors",
+                words="Processes; each works on one instance at a time.",
             ),
             click.option(
                 "--out",
@@ -97,26 +106,13 @@ def _epsilon(default: str) -> Callable[[Command], Command]:
 
 
 def _sizes(command: Command) -> Command:
-    command = click.option(
-        "--way",
-        type=click.IntRange(min=0),
-        default=1,
-        show_default=True,
-        help="Columns of each marginal.",
-    )(command)
-    return click.option(
-        "--attributes",
-        type=click.IntRange(1, 12),
-        default=8,
-        show_default=True,
-        help="Columns of two values.",
-    )(command)
+    way = _whole("--way", least=0, default=1, words="Columns of each marginal.")
+    attributes = _whole("--attributes", least=1, most=12, default=8, words="Columns of two values.")
+    return attributes(way(command))
 
 
 @experiment.command()
-@click.option(
-    "--cells", type=click.IntRange(4), default=64, show_default=True, help="A power of 2."
-)
+@_whole("--cells", least=4, default=64, words="A power of 2.")
 @_epsilon("1")
 @MECHANISM
 @_options
@@ -141,13 +137,7 @@ def marginals(**given: Any) -> None:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A public CSV file: one line a value, its number of records last. Made up otherwise.",
 )
-@click.option(
-    "--samples",
-    type=click.IntRange(min=2),
-    default=200,
-    show_default=True,
-    help="Simulated releases for each expected error.",
-)
+@_whole("--samples", least=2, default=200, words="Simulated releases for each expected error.")
 @_epsilon("0.01")
 @MECHANISM
 @_options
@@ -172,11 +162,11 @@ def _run(name: str, given: dict[str, Any]) -> None:
     from sqlmadp.experiment.run import run  # noqa: PLC0415
     from sqlmadp.experiment.settings import Settings  # noqa: PLC0415
     from sqlmadp.experiment.show import (  # noqa: PLC0415
-        bar,
         experiment_figures,
         experiment_plots,
         experiment_table,
     )
+    from sqlmadp.progress import counted  # noqa: PLC0415
 
     instances, jobs, quiet = given.pop("instances"), given.pop("jobs"), given.pop("quiet")
     folder, as_json = given.pop("out") or Path(f"experiment-{name}"), given.pop("as_json")
@@ -188,7 +178,7 @@ def _run(name: str, given: dict[str, Any]) -> None:
         **given,
     )
     try:
-        with bar(quiet=quiet) as shown:
+        with counted("instances", quiet=quiet) as shown:
             results = run(settings, instances=instances, folder=folder, jobs=jobs, progress=shown)
     except KeyboardInterrupt:
         click.echo("\ninterrupted; what was done is kept: run it again to go on", err=True)

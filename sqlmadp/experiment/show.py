@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from sqlmadp.answer.table import TextTable
 from sqlmadp.experiment.boxplot import Panel, box_plots
 from sqlmadp.experiment.measures import MEASURES, Measured
-from sqlmadp.experiment.run import Progress
 
 VIOLATED = 1 + 1e-9
 """A ratio above this is a violation; what rounding adds is not."""
-
-
-@contextmanager
-def bar(*, quiet: bool = False) -> Iterator[Progress]:
-    """Show how many instances are done, on standard error and only on a terminal."""
-    screen = Console(stderr=True)
-    if quiet or not screen.is_terminal:
-        yield lambda done, total: None
-        return
-    columns = (*Bar.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=screen) as shown:
-        task = shown.add_task("instances")
-        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 def experiment_figures(name: str, results: Sequence[Measured]) -> dict[str, Any]:

@@ -9,7 +9,18 @@ from itertools import pairwise
 from sqlmadp.answer.result import number
 from sqlmadp.report.buckets import Bucket, Pool
 from sqlmadp.report.content import Content, Member
-from sqlmadp.report.drawing import WIDTH, box, chart, dot, label, line, short, ticks
+from sqlmadp.report.drawing import (
+    LETTER,
+    WIDTH,
+    box,
+    breadth,
+    chart,
+    dot,
+    label,
+    line,
+    short,
+    ticks,
+)
 from sqlmadp.report.markup import Markup, join
 
 WORSE = 1 + 1e-9
@@ -17,6 +28,11 @@ WORSE = 1 + 1e-9
 
 KINDS = 8
 """Fills that parts of different analysts are told apart by; further ones begin again."""
+
+SLANT = math.radians(60)
+"""How far the names below buckets are turned."""
+LONGEST_NAME = 24 * LETTER
+"""Units of such a name that are shown."""
 
 
 def fills(content: Content) -> dict[str | None, str]:
@@ -129,13 +145,16 @@ def pools_chart(pools: Sequence[Pool], kinds: Mapping[str | None, str]) -> Marku
 
 def buckets_chart(buckets: Sequence[Bucket], kinds: Mapping[str | None, str]) -> Markup:
     """Return every measured question as a bucket, filled with what each analyst poured in."""
-    top, height, names = 6, 120, 84
-    room = (WIDTH - 4) / len(buckets)
+    top, height = 6, 120
+    wanted = min(max(breadth(bucket.name) for bucket in buckets), LONGEST_NAME)
+    names = wanted * 0.9 + 12  # Small letters, and some room to the bucket.
+    left = names * math.cos(SLANT)
+    room = (WIDTH - left) / len(buckets)
     width = min(room * 0.82, 34)
     most = max(bucket.level for bucket in buckets)
     parts = []
     for n, bucket in enumerate(buckets):
-        x = 2 + room * n + (room - width) / 2
+        x = left + room * n + (room - width) / 2
         y = float(top + height)
         for who, part in bucket.parts.items():
             level = part / bucket.size * bucket.level / most * (height - 8)
@@ -145,19 +164,20 @@ def buckets_chart(buckets: Sequence[Bucket], kinds: Mapping[str | None, str]) ->
         ends = (x, float(top)), (x, top + height), (x + width, top + height), (x + width, top)
         parts += [line(*a, *b, "glass") for a, b in pairwise(ends)]
         middle = x + width / 2 + 4
-        parts.append(_slanted(middle, top + height + 12, bucket.name, names))
+        parts.append(_slanted(middle, top + height + 12, bucket.name, wanted))
     described = "; ".join(
         f"{b.name}: " + ", ".join(f"{who or 'others'} {part:.1%}" for who, part in b.parts.items())
         for b in buckets
     )
     title = "Every measured question as a bucket"
-    return chart(top + height + names, title, described, *parts)
+    return chart(top + height + names * math.sin(SLANT) + 6, title, described, *parts)
 
 
 def _slanted(x: float, y: float, words: str, room: float) -> Markup:
     """Return a label below a bucket, read from the lower left to the upper right."""
-    shown = label(0, 0, words, "end small", room=room * 1.25)
-    turned = Markup(f'<g transform="translate({x:.1f} {y:.1f}) rotate(-60)">')
+    shown = label(0, 0, words, "end small", room=room)
+    turn = f"translate({x:.1f} {y:.1f}) rotate({-math.degrees(SLANT):.0f})"
+    turned = Markup(f'<g transform="{turn}">')
     return join([turned, shown, Markup("</g>")])
 
 

@@ -16,7 +16,7 @@ from sqlmadp.report.markup import Markup, element, join
 WIDTH = 350
 """Units of every chart's width."""
 
-LETTER = 7.2
+LETTER, CAPITAL = 7.2, 9.2
 """Units that a letter takes on average, in a font of wide letters."""
 
 _numbers: ContextVar[Iterator[int]] = ContextVar("numbers of a page's charts")
@@ -68,10 +68,19 @@ def label(x: float, y: float, words: str, kind: str = "", *, room: float | None 
     return element("text", shown, *hint, x=x, y=y, class_=kind or None)
 
 
+def breadth(words: str) -> float:
+    """Return the units that words take, at most as a rule."""
+    return sum(CAPITAL if letter.isupper() else LETTER for letter in words)
+
+
 def shortened(words: str, room: float) -> str:
     """Return words that fit into some units, with an ellipsis for what does not."""
-    most = max(int(room / LETTER + 1e-9), 2)
-    return words if len(words) <= most else words[: most - 1] + "…"
+    if breadth(words) <= room + 1e-9:
+        return words
+    kept = words[:-1]
+    while len(kept) > 1 and breadth(kept) + LETTER > room + 1e-9:
+        kept = kept[:-1]
+    return kept + "…"
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:

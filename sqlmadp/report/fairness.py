@@ -24,18 +24,22 @@ def standings(content: Content) -> Iterator[Markup]:
     ]
     key = element(
         "p",
-        "Each line goes from the error alone with the own share (hollow) to the error in the "
+        "Each line goes from the error alone with their own share (hollow) to the error in the "
         "collective (filled). An exclamation mark says that the collective is worse. The rule of "
-        "this plan is shaded.",
+        "this plan is shaded; the others are what other rules would have given.",
     )
     together = f"All expected squared errors together are {number(content.total)}"
     if content.to_utilitarian is not None:
         together += (
             f", {content.to_utilitarian:.2f} times utilitarian's, which looks at nothing else"
         )
-    notes = [element("p", f"{together}.")]
+    ratios = (
+        "The ratio is that of squared errors, together to alone; the interference is the same "
+        "ratio with to without one other analyst, for whoever harms most. Above 1 is a harm."
+    )
+    notes = [element("p", ratios), element("p", f"{together}.")]
     notes += [
-        element("p", f"{name.replace('_', ' ')}: {reason}")
+        element("p", f"Without {name.replace('_', ' ')}: {reason}")
         for name, reason in content.unsupported.items()
     ]
     yield section(
@@ -49,7 +53,7 @@ def standings(content: Content) -> Iterator[Markup]:
 
 
 def _table(content: Content) -> Markup:
-    titles = ("share", "alone", "together", "ratio of squares", "largest interference")
+    titles = ("share", "alone", "together", "ratio", "largest interference")
     head = [element("th", "analyst", scope="col")]
     head += [element("th", title, scope="col", class_="right") for title in titles]
     rows = []

@@ -8,6 +8,11 @@ from sqlmadp.report.frames import section
 from sqlmadp.report.markup import Markup, element
 from sqlmadp.report.rows import shown_rows
 
+KEY = (
+    "± is the expected error: how far an answer typically is from the truth. A thin line on a bar, "
+    "and the range below a number, hold the true answer in about 95 of 100 cases."
+)
+
 
 def questions(content: Content) -> Markup:
     """Return everybody's questions, with a choice of the analyst if there are several."""
@@ -23,7 +28,8 @@ def questions(content: Content) -> Markup:
         for number_, member in enumerate(content.members)
     ]
     title = "Questions and answers" if content.released else "Questions"
-    return section("questions", title, *([_filter(content)] if many else []), *parts)
+    key = [element("p", KEY)] if content.released else []
+    return section("questions", title, *key, *([_filter(content)] if many else []), *parts)
 
 
 def _filter(content: Content) -> Markup:
@@ -42,7 +48,8 @@ def _filter(content: Content) -> Markup:
 
 def _question(member: Member, question: Question) -> Markup:
     groups = f"{question.groups:,} group{'s' * (question.groups != 1)}"
-    expected = f"{groups}; a typical answer is expected to be off by {number(question.rmse)}"
+    off = f"is expected to be off by {number(question.rmse)}"
+    expected = f"{groups}; a typical count or sum that it is made of {off}"
     sql = element(
         "details",
         element("summary", "SQL"),

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlmadp.answer.errors import interval
 from sqlmadp.answer.result import Result, is_number, number
-from sqlmadp.report.drawing import WIDTH, box, chart, label, line, short, ticks
+from sqlmadp.report.drawing import WIDTH, box, breadth, chart, label, line, short, ticks
 from sqlmadp.report.frames import scrolling
 from sqlmadp.report.markup import Markup, element, join
 
@@ -113,8 +113,8 @@ def _bars(name: str, result: Result, key: int, count: int) -> Markup | None:
 
 def _lying(title: str, answers: Sequence[_Answer]) -> Markup:
     """Return bars from left to right, one a group."""
-    longest = max(len(answer.group) for answer in answers)
-    left, right, step, top = min(max(longest * 7.2 + 8, 40), 140), 50, 22, 4
+    longest = max(breadth(answer.group) for answer in answers)
+    left, right, step, top = min(max(longest + 8, 40), 140), 50, 22, 4
     low, high = _range(answers)
     place = _placer(low, high, left, WIDTH - right)
     bottom = top + step * len(answers)

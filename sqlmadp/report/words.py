@@ -73,17 +73,33 @@ def _asked(content: Content) -> str:
         return (
             f"{member.name} asks {_count(questions, 'question')} about the table "
             f"“{content.table}”, written in SQL, and holds the share {member.share} of the budget. "
-            f"{_count(content.analysts, 'analyst')} in all take part."
+            f"{_count(content.analysts, 'analyst')} in all take part. {_declared(content)}"
         )
     shares = ", ".join(f"{member.name} ({member.share})" for member in content.members)
     return (
         f"{_count(content.analysts, 'analyst')} ask {_count(questions, 'question')} about the "
         f"table “{content.table}”, written in SQL. Each holds a share of one privacy budget: "
-        f"{shares}."
+        f"{shares}. {_declared(content)}"
     )
 
 
+def _declared(content: Content) -> str:
+    return (
+        "The values that the table may hold were declared beforehand; they can be combined in "
+        f"{content.cells:,} ways, called cells."
+    )
+
+
+EPSILON = (
+    "Epsilon measures how much the answers may give away about one person: the smaller, the less."
+)
+
+
 def _cost(content: Content) -> str:
+    return f"{_charged(content)} {EPSILON}"
+
+
+def _charged(content: Content) -> str:
     release = content.released
     if release is not None:
         return (
@@ -123,23 +139,24 @@ def _standing(content: Content, member: Member) -> str:
         verdict = "as well off"
     return (
         f"A typical answer to {member.name} is expected to be off by about "
-        f"{number(found.together)}; with the own share of {member.share} and nobody else, it would "
+        f"{number(found.together)}; with the share of {member.share} and nobody else, it would "
         f"be off by about {number(found.alone)}. {member.name} is {verdict} together with the "
         "others" + (" as alone." if verdict == "as well off" else " than alone.")
     )
 
 
 def _fairness(content: Content) -> Iterator[str]:
-    yield f"Under the rule “{content.mechanism}”, {RULES[content.mechanism]}."
+    rule = content.mechanism.replace("_", " ")
+    yield f"Under the rule (mechanism) “{rule}”, {RULES[content.mechanism]}."
     standings = {member.name: member.standings[content.mechanism] for member in content.members}
     nobody = "Nobody does" if content.reader is None else f"{content.reader} does not do"
     worse = [name for name, each in standings.items() if each.ratio > WORSE]
     largest = max(each.ratio for each in standings.values())
     if worse:
-        yield f"Violated: {_listed(worse)} would do better alone with the own share."
+        yield f"Violated: {_listed(worse)} would do better alone with their share."
     else:
         yield (
-            f"{nobody} worse than alone with the own share (sharing incentive): the largest "
+            f"{nobody} worse than alone with their own share (sharing incentive): the largest "
             f"ratio of squared errors, together to alone, is {largest:.3f}, and 1 is allowed."
         )
     harmed = [name for name, each in standings.items() if each.interference > WORSE]

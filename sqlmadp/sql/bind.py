@@ -25,7 +25,7 @@ from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.outer import bound_query
 from sqlmadp.sql.predicate import conjuncts, pieces
 from sqlmadp.sql.real import cuts_of, uses
-from sqlmadp.sql.resolve import Resolved
+from sqlmadp.sql.resolved import Resolved
 from sqlmadp.sql.rewrite import Rewritten, rewrite
 from sqlmadp.sql.sandbox import ResultColumns, UnfaithfulError
 from sqlmadp.sql.statements import Statement

@@ -17,10 +17,10 @@ from sqlmadp.sql.aggregates import LINEAR, Aggregate, Piece
 from sqlmadp.sql.bound import BoundAggregate, BoundPiece, Keys, PrivateBlock
 from sqlmadp.sql.evaluate import Evaluator, KeyValues
 from sqlmadp.sql.groups import Groups, TooManyGroupsError, Values, block, form_groups, histogram
+from sqlmadp.sql.locked import quote
 from sqlmadp.sql.predicate import conjuncts, guarded, masks
 from sqlmadp.sql.real import uses
-from sqlmadp.sql.resolve import Resolved
-from sqlmadp.sql.sandbox import quote
+from sqlmadp.sql.resolved import Resolved
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.syntax import Node, column_names, function, lookup, span
 

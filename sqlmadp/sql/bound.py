@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from sqlmadp.errors import Problem
 from sqlmadp.schema.domain import PublicTable
 from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.aggregates import PieceKind
@@ -17,6 +18,7 @@ from sqlmadp.sql.evaluate import Argument, Texts
 from sqlmadp.sql.kinds import Kind
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.undeclared import Undeclared
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +120,22 @@ class BoundQuery:
     fixed: bool
     """Whether ``untouched`` has the same rows whatever the answers are."""
     public: tuple[PublicTable, ...] = ()
+    undeclared: tuple[Undeclared, ...] = ()
+    """Comparisons that are accepted, and most likely slips."""
 
     @property
     def name(self) -> str:
         """Return the name of the statement."""
         return self.statement.name
+
+    @property
+    def notes(self) -> tuple[Problem, ...]:
+        """Return what is accepted and yet is most likely a slip, in the order of the text."""
+        found = (
+            self.statement.problem("undeclared-value", each.message, hint=each.hint, span=each.span)
+            for each in self.undeclared
+        )
+        return tuple(sorted(found, key=lambda note: (note.line, note.column)))
 
     @property
     def top_block(self) -> PrivateBlock:

@@ -82,5 +82,7 @@ CODES: Final = {
     "too-long-text": "an expression that could make very long text",
     "slow-pattern": "a pattern or comparison of text that could take very long",
     "too-slow": "an expression that takes longer than the limit",
+    # Notes.
+    "undeclared-value": "accepted with a note: a value that the schema does not declare",
 }
-"""Code and meaning of every kind of refusal."""
+"""Code and meaning of every kind of refusal, and of what is noted."""

@@ -1,16 +1,13 @@
 """Evaluation: what expressions are worth on declared values, worked out by DuckDB.
 
-For every column the sandbox holds a small table of its cells: a number and a value.  An
-expression of one column runs over that table; an expression of several columns runs over
-the product of their tables.  Only AND, OR and NOT are ever worked out elsewhere (see
-``predicate``); all else that SQL means is left to DuckDB.
+An expression runs over the cells of its columns (see ``cell_tables``).  Only AND, OR and NOT
+are ever worked out elsewhere (see ``predicate``); all else that SQL means is left to DuckDB.
 
 An error there concerns declared values, which are public, so it may be reported.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,11 +17,12 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Partition, row_major_strides
+from sqlmadp.schema.domain import Domain
+from sqlmadp.sql.cell_tables import CellTables, scatter
 from sqlmadp.sql.factor import Factor, TooManyCellsError
 from sqlmadp.sql.limits import DEFAULT, Limits
-from sqlmadp.sql.sandbox import Sandbox, UnfaithfulError, explain, quote
+from sqlmadp.sql.locked import quote
+from sqlmadp.sql.sandbox import Sandbox, UnfaithfulError, explain
 from sqlmadp.sql.stopwatch import TooSlowError
 from sqlmadp.sql.syntax import Node, column_names, fingerprint, select, unaliased
 
@@ -89,7 +87,7 @@ class Evaluator:
     def __init__(self, domain: Domain, limits: Limits = DEFAULT) -> None:
         self.domain, self.limits = domain, limits
         self.sandbox = Sandbox(domain, limits)
-        self._cells: set[str] = set()
+        self._cells = CellTables(domain, limits, self.sandbox)
         self._truths: dict[str, Factor] = {}
         self._keys: dict[str, KeyValues] = {}
         self._arguments: dict[str, Argument] = {}
@@ -121,8 +119,8 @@ class Evaluator:
         if not missing:
             return
         first = next(iter(missing.values()))
-        columns = self._columns(first)
-        source, number = self._product(columns)
+        columns = self._cells.columns(first)
+        source, number = self._cells.product(columns)
         # CAST is what WHERE does to a predicate that is not a BOOLEAN.
         truths = [
             f"COALESCE(2 * CAST(CAST(({self.sandbox.print_expression(node)}) AS BOOLEAN) "
@@ -132,7 +130,7 @@ class Evaluator:
         sql = f"SELECT {number} AS cell, {', '.join(truths)} FROM {source}"
         fetched = self._fetch(first, sql, part)
         for place, key in enumerate(missing):
-            factor = _scatter(columns, fetched["cell"], fetched[f"truth{place}"])
+            factor = scatter(columns, fetched["cell"], fetched[f"truth{place}"])
             self._truths[key] = factor.reduce()
 
     def key(self, node: Node) -> KeyValues:
@@ -150,8 +148,8 @@ class Evaluator:
         return self._arguments[key]
 
     def _evaluate_argument(self, node: Node) -> Argument:
-        columns = self._columns(node)
-        source, number = self._product(columns)
+        columns = self._cells.columns(node)
+        source, number = self._cells.product(columns)
         text = self.sandbox.print_expression(node)
         values = f"SELECT {number} AS cell, ({text}) AS value FROM {source}"
         kind = self._type(node, values)
@@ -174,7 +172,7 @@ class Evaluator:
         order = np.argsort(rank[first], kind="stable")
         numbers = np.ma.filled(np.ma.asarray(fetched["number"], dtype=np.float64), np.nan)
         return Argument(
-            _scatter(columns, fetched["cell"], rank).reduce(),
+            scatter(columns, fetched["cell"], rank).reduce(),
             _plain(fetched["text"])[first][order],
             np.asarray(numbers)[first][order],
             kind,
@@ -234,8 +232,8 @@ class Evaluator:
         ], listed
 
     def _evaluate_key(self, node: Node) -> KeyValues:
-        columns = self._columns(node)
-        source, number = self._product(columns)
+        columns = self._cells.columns(node)
+        source, number = self._cells.product(columns)
         text = self.sandbox.print_expression(node)
         values = f"SELECT {number} AS cell, ({text}) AS value FROM {source}"
         # DuckDB decides which values are equal; the first cell stands for all equal ones.
@@ -250,40 +248,8 @@ class Evaluator:
         chosen = cells == first
         by_cell = dict(zip(cells[chosen].tolist(), _plain(fetched["text"])[chosen], strict=True))
         texts = np.array([by_cell[cell] for cell in numbered.tolist()] + [None], dtype=object)[:-1]
-        factor = _scatter(columns, cells, codes.reshape(-1)).reduce()
+        factor = scatter(columns, cells, codes.reshape(-1)).reduce()
         return KeyValues(factor, texts, self._type(node, values))
-
-    def _columns(self, node: Node) -> list[Column]:
-        names = column_names(node)
-        columns = [column for column in self.domain.columns if column.name in names]
-        cells = math.prod(column.size for column in columns)
-        if cells > self.limits.predicate_cells:
-            together = [column.name for column in columns]
-            raise TooManyCellsError(together, cells, self.limits.predicate_cells)
-        return columns
-
-    def _product(self, columns: list[Column]) -> tuple[str, str]:
-        """Return a FROM clause over the product of columns, and the number of its cells."""
-        if not columns:
-            return "(SELECT 1)", "0::BIGINT"
-        tables = [self._cell_table(column) for column in columns]
-        strides = row_major_strides([column.size for column in columns])
-        terms = [f"{t}.__cell * {stride}" for t, stride in zip(tables, strides, strict=True)]
-        return ", ".join(tables), " + ".join(terms)
-
-    def _cell_table(self, column: Column) -> str:
-        """Return the name of the table of a column's cells, which is made at first use."""
-        table = f"__cells_{self.domain.columns.index(column)}"
-        if table not in self._cells:
-            value, parameters = _value_sql(column)
-            self.sandbox.execute(
-                f"CREATE TABLE {table} AS SELECT range AS __cell, "
-                f"CASE WHEN range < {column.declared} THEN CAST({value} AS {column.sql_type}) END "
-                f"AS {quote(column.name)} FROM range({column.size})",
-                parameters,
-            ).fetchall()
-            self._cells.add(table)
-        return table
 
     def _fetch(self, node: Node, sql: str, part: float = _ALONE) -> dict[str, NDArray[np.generic]]:
         try:
@@ -295,34 +261,6 @@ class Evaluator:
         except duckdb.Error as error:
             raise EvaluationError(node, explain(error)[0]) from None
         return fetched
-
-
-def _value_sql(column: Column) -> tuple[str, list[object]]:
-    """Return the SQL of a cell's value, given its number as ``range``."""
-    match column.type:
-        case "boolean":
-            return "range = 1", []
-        case "integer":
-            return f"range + ({column.ordinal_bounds[0]})", []
-        case "date":
-            return f"DATE '{column.minimum}' + CAST(range AS INTEGER)", []
-        case _:
-            values = [column.value(cell) for cell in range(column.declared)]
-            return f"(?::{column.sql_type}[])[range + 1]", [values]
-
-
-def _scatter(
-    columns: list[Column], cells: NDArray[np.generic], values: NDArray[np.generic]
-) -> Factor:
-    """Return values that came in any order as a factor."""
-    shape = tuple(column.size for column in columns)
-    placed = np.empty(math.prod(shape), dtype=np.int64)
-    placed[np.asarray(cells, dtype=np.int64)] = values
-    return Factor(
-        tuple(column.name for column in columns),
-        tuple(Partition.finest(size) for size in shape),
-        placed.reshape(shape),
-    )
 
 
 def _plain(texts: NDArray[np.generic]) -> Texts:

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from sqlmadp.sql.records import Field, Lookup, Public, Records, looked_up
-from sqlmadp.sql.resolve import private
+from sqlmadp.sql.resolved import private
 from sqlmadp.sql.statements import Span
 from sqlmadp.sql.syntax import (
     AND,

@@ -15,10 +15,11 @@ from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.kinds import Kind
 from sqlmadp.sql.limits import advice
 from sqlmadp.sql.linear import Tables, shape_of
-from sqlmadp.sql.resolve import Resolved
+from sqlmadp.sql.resolved import Resolved
 from sqlmadp.sql.rewrite import Rewritten
 from sqlmadp.sql.sandbox import ResultColumns, explain
 from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.undeclared import undeclared_values
 
 
 def bound_query(
@@ -46,6 +47,13 @@ def bound_query(
         local=shape.local[: len(columns)] if tracked else (False,) * len(columns),
         fixed=shape.fixed,
         public=evaluator.domain.public,
+        undeclared=tuple(
+            dict.fromkeys(
+                found
+                for resolved in rewritten.blocks
+                for found in undeclared_values(resolved, evaluator.domain)
+            )
+        ),
     )
 
 

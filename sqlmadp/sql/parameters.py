@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 
 from sqlmadp.sql.literals import literal
-from sqlmadp.sql.sandbox import SETTINGS
+from sqlmadp.sql.locked import SETTINGS
 from sqlmadp.sql.statements import Statement
 
 Parameters = Sequence[object] | Mapping[str, object]

@@ -23,7 +23,8 @@ from sqlmadp.sql.growth import check_growth
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.linear import unchosen
 from sqlmadp.sql.records import Public, Records
-from sqlmadp.sql.resolve import Resolved, Resolver
+from sqlmadp.sql.resolve import Resolver
+from sqlmadp.sql.resolved import Resolved
 from sqlmadp.sql.sandbox import Sandbox
 from sqlmadp.sql.selects import is_order_by_all
 from sqlmadp.sql.sources import Answers, Source, SourceChecker

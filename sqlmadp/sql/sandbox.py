@@ -1,8 +1,8 @@
-"""The sandbox: a locked-down, in-memory DuckDB that holds declared types and values only.
+"""The sandbox: a locked DuckDB that holds declared types and values only.
 
 It parses statements, says what a statement returns (by running it over an empty table of
 the declared types), prints syntax trees as text, and runs expressions over declared
-values.  It has no way to files, networks, extensions or the variables of this program.
+values.
 """
 
 from __future__ import annotations
@@ -16,34 +16,13 @@ import duckdb
 import msgspec
 
 from sqlmadp.errors import SqlError
-from sqlmadp.schema.domain import Domain, PublicTable
+from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
+from sqlmadp.sql.locked import load_public, locked_connection, quote
 from sqlmadp.sql.records import stored_name
 from sqlmadp.sql.statements import Span, Statement
 from sqlmadp.sql.stopwatch import interrupted
 from sqlmadp.sql.syntax import Node, fingerprint, select, unaliased
-
-SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "enable_external_access": False,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "python_enable_replacements": False,
-    "preserve_insertion_order": True,
-    "threads": 1,
-    "memory_limit": "1GB",
-    # More than any limit of nesting, since printing an expression adds parentheses.
-    "max_expression_depth": 1000,
-    "errors_as_json": True,
-}
-
-MACROS = (
-    # Standard SQL's, which DuckDB does not have; worked out as PostgreSQL does.
-    "CREATE MACRO width_bucket(x, low, high, buckets) AS CASE "
-    "WHEN (low < high AND x < low) OR (low > high AND x > low) THEN 0::BIGINT "
-    "WHEN (low < high AND x >= high) OR (low > high AND x <= high) THEN buckets::BIGINT + 1 "
-    "ELSE CAST(floor(buckets * ((x - low) / (high - low))) AS BIGINT) + 1 END",
-)
-"""Functions that statements may use beside DuckDB's own."""
 
 ResultColumns = tuple[tuple[str, str], ...]
 """Name and DuckDB type of every result column."""
@@ -51,18 +30,6 @@ ResultColumns = tuple[tuple[str, str], ...]
 
 class UnfaithfulError(Exception):
     """DuckDB reads an expression differently after printing it."""
-
-
-def locked_connection() -> duckdb.DuckDBPyConnection:
-    """Return an empty in-memory DuckDB without any way out."""
-    connection = duckdb.connect(":memory:", config=SETTINGS)
-    for macro in MACROS:
-        connection.execute(macro)
-    # The two last doors: TIMESTAMPTZ arithmetic would follow the machine's time zone,
-    # and a statement must not change what the lines above have set.
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET lock_configuration = true")
-    return connection
 
 
 class Sandbox:
@@ -242,11 +209,6 @@ class Sandbox:
         return self.print(select([unaliased(node)])).removeprefix("SELECT ")
 
 
-def quote(name: str) -> str:
-    """Return a name as a quoted SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def storable(kind: str) -> str:
     """Return a type that a table can have: a bare NULL is stored as an INTEGER, as DuckDB does."""
     return "INTEGER" if kind == '"NULL"' else kind
@@ -293,19 +255,6 @@ def _too_deep(statement: Statement, limits: Limits) -> SqlError:
         hint="Use IN for long lists of values, and AND or OR, which do not nest. "
         + advice("nesting"),
     )
-
-
-def load_public(
-    connection: duckdb.DuckDBPyConnection, public: PublicTable, name: str, columns: Sequence[str]
-) -> None:
-    """Make a public table under a name, with its columns under the given names."""
-    kinds = [kind for _, kind in public.columns]
-    listed = ", ".join(f"{quote(c)} {kind}" for c, kind in zip(columns, kinds, strict=True))
-    connection.execute(f"CREATE OR REPLACE TABLE {quote(name)} ({listed})")
-    if public.rows:
-        unnested = ", ".join(f"unnest(?::{kind}[])" for kind in kinds)
-        values = [list(column) for column in zip(*public.rows, strict=True)]
-        connection.execute(f"INSERT INTO {quote(name)} SELECT {unnested}", values)
 
 
 def _syntax_error(statement: Statement, tree: dict[str, Any], limits: Limits) -> SqlError:

@@ -15,7 +15,7 @@ from sqlmadp.sql.expressions import ExpressionChecker
 from sqlmadp.sql.growth import check_growth
 from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.records import Field, Records
-from sqlmadp.sql.resolve import private
+from sqlmadp.sql.resolved import private
 from sqlmadp.sql.sandbox import Sandbox, UnfaithfulError
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.syntax import Node, is_column, span, walk

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from sqlmadp.private import Ledger, measure
-from sqlmadp.private.engines import Source
+from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.marginal import Block, Marginal, Partition
 
@@ -60,6 +60,20 @@ def people_source(tmp_path):
             f"TO '{tmp_path / 'people.parquet'}'"
         )
     return Source(location="people.parquet", folder=tmp_path)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Return a function that opens a source in the test's folder, closed afterwards."""
+    engines = []
+
+    def run(location, table="t"):
+        engines.append(open_engine(Source(location=location, folder=tmp_path), table=table))
+        return engines[-1]
+
+    yield run
+    for engine in engines:
+        engine.close()
 
 
 @pytest.fixture

@@ -27,20 +27,6 @@ EVERY_TYPE = Domain(
 
 
 @pytest.fixture
-def opened(tmp_path):
-    """Return a function that opens a source in the test's folder, closed afterwards."""
-    engines = []
-
-    def run(location, table="t"):
-        engines.append(open_engine(Source(location=location, folder=tmp_path), table=table))
-        return engines[-1]
-
-    yield run
-    for engine in engines:
-        engine.close()
-
-
-@pytest.fixture
 def database(tmp_path):
     """Return a function that runs statements in ``t.duckdb``."""
 

@@ -9,9 +9,15 @@ import importlib
 import os
 import re
 import shutil
+from pathlib import Path
 
 import pytest
+from report.hostile import BESIDE
 
+from sqlmadp.plan import Plan
+from sqlmadp.report import write_report
+
+ROOT = Path(__file__).parents[2]
 REQUIRED = os.environ.get("SQLMADP_BROWSER") == "required"
 find = importlib.import_module if REQUIRED else pytest.importorskip
 webdriver = find("selenium.webdriver")
@@ -107,6 +113,12 @@ def test_a_table_that_is_too_wide_scrolls_inside_its_frame(browser, wide_page, w
 LABELS = """
 const found = [];
 for (const chart of document.querySelectorAll("svg.chart")) {
+  const frame = chart.getBoundingClientRect();
+  for (const text of chart.querySelectorAll("[transform] text")) {  // Slanted ones.
+    const box = text.getBoundingClientRect();
+    if (box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1)
+      found.push(text.textContent);
+  }
   const texts = [...chart.querySelectorAll("text")].filter(text => !text.closest("[transform]"))
     .map(text => [text.firstChild?.nodeValue, text.getBBox()]);
   for (const [words, box] of texts) {
@@ -120,8 +132,18 @@ return [document.querySelectorAll("svg.chart").length, found];
 """
 
 
-def test_labels_of_a_chart_stay_in_it_and_out_of_each_other(browser, pages, wide_page):
-    for path in (pages.path("released"), wide_page):
+@pytest.fixture(scope="module")
+def bucket_page(tmp_path_factory):
+    """The paper's example, whose few measured questions are each drawn as a bucket."""
+    page = tmp_path_factory.mktemp("buckets") / "buckets.html"
+    plan = Plan.open(ROOT / "examples/covid/plan.toml")
+    write_report(plan, page, mechanisms=BESIDE)
+    assert "Every measured question as a bucket" in page.read_text(encoding="utf-8")
+    return page
+
+
+def test_labels_of_a_chart_stay_in_it_and_out_of_each_other(browser, pages, wide_page, bucket_page):
+    for path in (pages.path("released"), wide_page, bucket_page):
         show(browser, path)
         charts, found = browser.execute_script(LABELS)
         assert charts > 5

@@ -97,7 +97,7 @@ def test_a_released_page_is_a_certificate_with_rows(pages):
         "adding or removing one record changes the probability of any outcome by at most the "
         "factor 2.72",
         "by at most 20.1",
-        "Nobody does worse than alone with the own share",
+        "Nobody does worse than alone with their own share",
         "What is not promised",
         "bob is better off together with the others than alone",
     ):

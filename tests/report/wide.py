@@ -23,6 +23,13 @@ QUERIES = f"""
 SELECT {", ".join(SWITCHES)}, COUNT(*) AS how_many_people_gave_all_of_these_answers
 FROM answers GROUP BY ALL;
 
+-- name: loud
+SELECT CASE home WHEN '{PLACES[0]}' THEN 'FEMALE' ELSE 'MALE' END AS who, COUNT(*) AS n
+FROM answers GROUP BY who;
+
+-- name: shouted
+SELECT upper(work) AS place, COUNT(*) AS n FROM answers GROUP BY place;
+
 -- name: commuters
 SELECT home, work, COUNT(*) AS n FROM answers GROUP BY ALL;
 """

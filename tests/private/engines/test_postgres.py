@@ -36,20 +36,6 @@ def people(database, server):
 
 
 @pytest.fixture
-def opened(tmp_path):
-    """Return a function that opens a source, closed afterwards."""
-    engines = []
-
-    def run(location, table="people"):
-        engines.append(open_engine(Source(location=location, folder=tmp_path), table=table))
-        return engines[-1]
-
-    yield run
-    for engine in engines:
-        engine.close()
-
-
-@pytest.fixture
 def release(tmp_path, block_of, monkeypatch):
     """Return a function that measures the ages, charged to a ledger in the test's folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
