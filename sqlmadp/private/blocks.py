@@ -9,10 +9,10 @@ even an error message would depend on records.  Counts are split into four digit
 
 The digits are added up in Python's integers and the sum is held within +-2^62.
 
-A Kronecker block is checked and multiplied by its factors, one column after the other.  Its rows
-have no other entries than products of a height and one entry a factor, all of them whole
-numbers, so the largest row of each factor and the largest height bound every row by their
-product; and every number on the way, too, since leaving out a factor only makes a bound smaller.
+A Kronecker block is checked and multiplied by its factors, one column after the other.  A row is a
+height times the products of entries of one row a factor, all of them whole numbers, so its height
+times the largest entries of those, or times their sums, bounds it.  Numbers on the way are products
+of fewer of them, and the sums of factor rows alone, for heights of 0 too, keep below 2^46 as well.
 
 Guarantee  `exact_answers` returns ``A x``, held within +-2^62, for every vector of 64-bit
            counts.  Holding a number within fixed bounds never moves two further apart.
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,13 +148,19 @@ def _checked_products(block: KroneckerBlock, marginal: Marginal) -> KroneckerBlo
     sizes = (max(factor.shape) for factor in factors)
     if math.prod(sizes) > MAX_CELLS:
         raise StrategyError(f"a block over {marginal.scope} has too many rows to measure")
-    # Exact, in Python's integers.  A factor of zeros would hide how large the others are.
-    largest = [int(abs(factor).max()) if factor.nnz else 0 for factor in factors]
-    sums = [int(abs(factor).sum(axis=1).max()) if factor.nnz else 0 for factor in factors]
-    height = int(heights.max(initial=0))
-    if min(*largest, height) < 1:
+    if not heights.any() or not all(factor.nnz for factor in factors):
         raise StrategyError(f"a block over {marginal.scope} has a factor of nothing but zeros")
-    if height * math.prod(largest) >= MAX_ENTRY or height * math.prod(sums) >= MAX_ROW_SUM:
+    # At least 1, since a factor row of zeros would hide how large the others are.
+    largest = [np.maximum(abs(factor).max(axis=1).toarray(), 1) for factor in factors]
+    sums = [np.maximum(abs(factor).sum(axis=1), 1) for factor in factors]
+    together = math.prod(int(each.max()) for each in sums)
+    too_large = together >= MAX_ROW_SUM or together * int(heights.max()) >= MAX_ANSWER
+    # Otherwise no product of the following exceeds 64 bits.
+    if (
+        too_large
+        or (heights * reduce(np.multiply.outer, largest)).max() >= MAX_ENTRY
+        or (heights * reduce(np.multiply.outer, sums)).max() >= MAX_ROW_SUM
+    ):
         raise StrategyError(f"a row over {marginal.scope} holds 2^31 or more, or adds up to 2^46")
     return KroneckerBlock(marginal, factors, heights.astype(np.int64))
 

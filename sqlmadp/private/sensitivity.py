@@ -70,7 +70,8 @@ def column_sums(block: Block) -> Table:
     """Return the sum of absolute values of every column of a block.
 
     Of a Kronecker block column by column: fewer than 2^31 rows, each entry below 2^31, so no sum
-    reaches 2^62, nor one on the way, which the factors still to come can only make larger.
+    reaches 2^62, nor one on the way, where `checked_blocks` bounds a height times entries of fewer
+    factors in the same way.
     """
     if isinstance(block, KroneckerBlock):
         table: Table = np.asarray(block.heights, dtype=np.int64)

@@ -92,12 +92,40 @@ def test_a_block_with_more_rows_than_can_be_counted_is_refused(monkeypatch):
         checked_blocks([products([np.ones((4, 3), dtype=np.int64), UNIT[1]])], DOMAIN)
 
 
-def test_a_block_with_rows_that_add_up_to_too_much_is_refused(monkeypatch):
-    monkeypatch.setattr("sqlmadp.private.blocks.MAX_ROW_SUM", 2 * 6 * 5)
-    factors = [[[1, 2, 3], [1, 0, 0]], [[0, 1], [-2, 2]]]
-    checked_blocks([products(factors, [[1, 2], [1, 1]])], DOMAIN)
+FACTORS = [[[1, 2, 3], [1, 0, 0]], [[0, 1], [-2, 2]]]
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [("MAX_ROW_SUM", 2 * 6 * 4 + 1), ("MAX_ENTRY", 2 * 3 * 2 + 1)],
+)
+def test_a_block_with_rows_that_hold_or_add_up_to_too_much_is_refused(monkeypatch, limit, most):
+    monkeypatch.setattr(f"sqlmadp.private.blocks.{limit}", most)
+    checked_blocks([products(FACTORS, [[1, 2], [1, 1]])], DOMAIN)
     with pytest.raises(StrategyError, match="adds up to"):
-        checked_blocks([products(factors, [[1, 1], [1, 3]])], DOMAIN)
+        checked_blocks([products(FACTORS, [[1, 3], [1, 1]])], DOMAIN)
+    # A large height on a row of small entries is no large row.
+    checked_blocks([products(FACTORS, [[1, 1], [9, 3]])], DOMAIN)
+
+
+def test_sums_of_factor_rows_are_bounded_where_nothing_is_measured_too(monkeypatch):
+    monkeypatch.setattr("sqlmadp.private.blocks.MAX_ROW_SUM", 6 * 4)
+    with pytest.raises(StrategyError, match="adds up to"):
+        checked_blocks([products(FACTORS, [[1, 0], [1, 1]])], DOMAIN)
+
+
+@settings(deadline=None)
+@given(kronecker_blocks())
+def test_rows_are_bounded_as_if_they_were_written_out(block):
+    dense = abs(block.matrix.toarray())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sqlmadp.private.blocks.MAX_ENTRY", int(dense.max()))
+        with pytest.raises(StrategyError):
+            checked_blocks([block], DOMAIN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sqlmadp.private.blocks.MAX_ROW_SUM", int(dense.sum(axis=1).max()))
+        with pytest.raises(StrategyError):
+            checked_blocks([block], DOMAIN)
 
 
 def test_a_checked_block_no_longer_follows_the_one_it_was_made_of():
