@@ -26,6 +26,7 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+from people import COLUMNS, STATES, write_people, write_plan
 
 from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
@@ -33,22 +34,6 @@ from sqlmadp.schema.declaration import read_schema
 from sqlmadp.schema.marginal import Marginal, Partition
 
 ANALYSTS = ("alice", "bob", "carol", "dave", "erin")
-STATES = [f"S{i:02}" for i in range(51)]
-COLUMNS = {
-    "age": 'type = "integer"\nmin = 0\nmax = 99',
-    "hours": 'type = "integer"\nmin = 0\nmax = 40',
-    "race": 'type = "category"\nvalues = ["r1", "r2", "r3", "r4", "r5", "r6", "r7"]',
-    "sex": 'type = "category"\nvalues = ["female", "male"]',
-    "state": f'type = "category"\nvalues = {STATES}'.replace("'", '"'),
-}
-PLAN = """schema = "people.toml"
-source = "{source}"
-epsilon = "1"
-mechanism = "{mechanism}"
-[ledger]
-path = "{name}.ledger"
-budget = "1"
-"""
 
 
 def statement(random: np.random.Generator) -> str:
@@ -72,29 +57,16 @@ def statement(random: np.random.Generator) -> str:
 
 def lay_out(folder: Path, records: int, statements: int, mechanism: str) -> list[str]:
     """Write data, schema, SQL files and two plans that differ in their ledgers alone."""
-    states = ", ".join(f"'{state}'" for state in STATES)
-    duckdb.execute(
-        "SELECT setseed(0.5);"
-        "COPY (SELECT CAST(floor(100 * pow(random(), 1.3)) AS BIGINT) AS age,"
-        "  CAST(floor(41 * random()) AS BIGINT) AS hours,"
-        "  'r' || CAST(1 + floor(7 * pow(random(), 3)) AS INTEGER) AS race,"
-        "  CASE WHEN random() < 0.51 THEN 'female' ELSE 'male' END AS sex,"
-        f" [{states}][1 + CAST(floor(51 * pow(random(), 2)) AS INTEGER)] AS state"
-        f" FROM range({records})) TO '{folder}/cold.parquet' (FORMAT parquet)"
-    )
+    write_people(folder / "cold.parquet", records)
     shutil.copyfile(folder / "cold.parquet", folder / "warm.parquet")
-    columns = "".join(f"[columns.{name}]\n{text}\n" for name, text in COLUMNS.items())
-    (folder / "people.toml").write_text(f'table = "people"\n{columns}')
     random = np.random.default_rng(1)
     written = [statement(random) for _ in range(statements)]
-    plan = ""
-    for number, name in enumerate(ANALYSTS):
-        own = written[number :: len(ANALYSTS)]
-        (folder / f"{name}.sql").write_text(";\n".join(own) + ";\n")
-        plan += f'[analysts.{name}]\nqueries = "{name}.sql"\n'
+    asked = {
+        name: ";\n".join(written[number :: len(ANALYSTS)]) + ";\n"
+        for number, name in enumerate(ANALYSTS)
+    }
     for copy in ("cold", "warm"):
-        head = PLAN.format(source=f"{copy}.parquet", name=copy, mechanism=mechanism)
-        (folder / f"{copy}.toml").write_text(head + plan)
+        write_plan(folder, asked, columns=COLUMNS, source=copy, mechanism=mechanism)
     return written
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import duckdb
 import psycopg
+from people import declared
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -34,26 +35,14 @@ from sqlmadp.schema.declaration import read_schema
 from sqlmadp.schema.domain import Unit
 from sqlmadp.schema.marginal import Marginal, Partition
 
-SCHEMA = """
-table = "people"
-[columns.age]
-type = "integer"
-min = 0
-max = 99
-[columns.sex]
-type = "category"
-values = ["f", "m"]
-[columns.state]
-type = "category"
-values = [{states}]
-[columns.insured]
-type = "boolean"
-[columns.income]
-type = "real"
-min = 0.0
-max = 100000.0
-"""
 STATES = [f"s{number:02}" for number in range(50)]
+COLUMNS = {
+    "age": 'type = "integer"\nmin = 0\nmax = 99',
+    "sex": 'type = "category"\nvalues = ["f", "m"]',
+    "state": f'type = "category"\nvalues = {STATES}'.replace("'", '"'),
+    "insured": 'type = "boolean"',
+    "income": 'type = "real"\nmin = 0.0\nmax = 100000.0',
+}
 STATEMENTS = """
 SELECT age, COUNT(*) AS n FROM people GROUP BY age;
 SELECT state, sex, COUNT(*) AS n FROM people GROUP BY ALL;
@@ -97,10 +86,7 @@ def main() -> None:
     given = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        states = ", ".join(f'"{state}"' for state in STATES)
-        (folder / "people.toml").write_text(SCHEMA.format(states=states))
-        (folder / "ana.sql").write_text(STATEMENTS)
-        duckdb.execute(f"COPY ({RECORDS.format(rows=given.rows)}) TO '{folder}/people.parquet'")
+        lay_out(folder, given.rows)
         for name in given.engines.split(","):
             location = "people.parquet"
             if name == "postgresql":
@@ -110,7 +96,14 @@ def main() -> None:
                 # Under another name, since one table is charged to one ledger.
                 (folder / "lake.parquet").hardlink_to(folder / "people.parquet")
                 location = "spark://#lake.parquet"
-            _measure(name, location, folder, given.rounds)
+            measure(name, location, folder, given.rounds)
+
+
+def lay_out(folder: Path, rows: int) -> None:
+    """Write the table, its schema and the statements."""
+    (folder / "people.toml").write_text(declared("people", COLUMNS))
+    (folder / "ana.sql").write_text(STATEMENTS)
+    duckdb.execute(f"COPY ({RECORDS.format(rows=rows)}) TO '{folder}/people.parquet'")
 
 
 def _load_postgres(url: str, folder: Path) -> str:
@@ -129,7 +122,8 @@ def _load_postgres(url: str, folder: Path) -> str:
     return f"{url}#public.people"
 
 
-def _measure(name: str, location: str, folder: Path, rounds: int) -> None:
+def measure(name: str, location: str, folder: Path, rounds: int) -> None:
+    """Print what one engine takes."""
     domain = read_schema(folder / "people.toml").with_cuts({"income": [50000.0]})
     units = replace(domain, unit=Unit(column="person", max_records=3, key=("visit",)))
     marginals = [

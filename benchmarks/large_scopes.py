@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from people import write_plan
 
 from sqlmadp.asked import Asked
 from sqlmadp.mechanism.catalogue import MECHANISMS
@@ -30,17 +31,6 @@ from sqlmadp.strategy.kronecker import select_kronecker
 from sqlmadp.workload.product_rows import ProductRows
 
 VALUES, RANGES = 256, 400
-SCHEMA = "".join(
-    ['table = "t"\n']
-    + [f'[columns.{name}]\ntype = "integer"\nmin = 0\nmax = {VALUES - 1}\n' for name in "ab"]
-)
-PLAN = """schema = "t.toml"
-source = "t.parquet"
-epsilon = "1"
-[ledger]
-path = "t.ledger"
-budget = "1"
-"""
 
 
 def prefixes(side: int) -> tuple[ProductRows, Marginal]:
@@ -68,12 +58,12 @@ def pairs(sides: list[int], reference: Path | None) -> None:
         print(f"{side**2:>11,} {error:>16,.0f} {error / cells:>8.4f} {beside:>8} {seconds:>7.2f}")
 
 
-def ranges(seed: int) -> str:
+def ranges(seed: int, values: int, count: int) -> str:
     """Return one analyst's statements."""
     random = np.random.default_rng(seed)
     asked = ["SELECT COUNT(*) FROM t", "SELECT a, COUNT(*) FROM t GROUP BY a"]
-    for _ in range(RANGES):
-        (low, high), (least, most) = np.sort(random.integers(0, VALUES, (2, 2)), axis=1)
+    for _ in range(count):
+        (low, high), (least, most) = np.sort(random.integers(0, values, (2, 2)), axis=1)
         asked.append(
             f"SELECT COUNT(*) FROM t WHERE a BETWEEN {low} AND {high} "
             f"AND b BETWEEN {least} AND {most}"
@@ -81,15 +71,16 @@ def ranges(seed: int) -> str:
     return ";\n".join(asked) + ";\n"
 
 
+def lay_out(folder: Path, values: int, count: int) -> Path:
+    """Write a plan of two analysts with so many ranges of two columns; return it."""
+    column = f'type = "integer"\nmin = 0\nmax = {values - 1}'
+    asked = {name: ranges(number, values, count) for number, name in enumerate("xy")}
+    return write_plan(folder, asked, columns={"a": column, "b": column}, table="t")
+
+
 def analysts(folder: Path) -> None:
     """Print errors of two analysts."""
-    (folder / "t.toml").write_text(SCHEMA)
-    plan = PLAN
-    for number, name in enumerate("xy"):
-        (folder / f"{name}.sql").write_text(ranges(number))
-        plan += f'[analysts.{name}]\nqueries = "{name}.sql"\n'
-    (folder / "plan.toml").write_text(plan)
-    asked = Asked.bind(Plan.open(folder / "plan.toml"))
+    asked = Asked.bind(Plan.open(lay_out(folder, VALUES, RANGES)))
     shares = [analyst.share for analyst in asked.plan.analysts]
     cells = None
     for name in ("identity", "utilitarian", "waterfilling"):

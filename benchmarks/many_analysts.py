@@ -19,6 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+from people import STATES, write_plan
 
 from sqlmadp.asked import Asked
 from sqlmadp.mechanism import left_out
@@ -27,32 +28,8 @@ from sqlmadp.mechanism.waterfilling import Waterfilling
 from sqlmadp.plan import Plan
 from sqlmadp.strategy.select import select
 
-STATES = [f"S{number:02}" for number in range(51)]
-SCHEMA = f"""table = "people"
-[columns.age]
-type = "integer"
-min = 0
-max = 99
-[columns.sex]
-type = "category"
-values = ["female", "male"]
-[columns.race]
-type = "category"
-values = ["r1", "r2", "r3", "r4", "r5", "r6", "r7"]
-[columns.state]
-type = "category"
-values = {STATES}
-"""
 FEW = 3
 """Analysts that are left out one by one, to compare."""
-
-PLAN = """schema = "people.toml"
-source = "people.parquet"
-epsilon = "1"
-[ledger]
-path = "people.ledger"
-budget = "1"
-"""
 
 
 def statements(random: np.random.Generator, count: int) -> list[str]:
@@ -77,15 +54,12 @@ def statements(random: np.random.Generator, count: int) -> list[str]:
 
 def write(folder: Path, analysts: int, count: int) -> Path:
     """Write a plan of many analysts; return it."""
-    (folder / "people.toml").write_text(SCHEMA)
-    plan, own = PLAN, []
+    asked, own = {}, []
     for number in range(analysts):
         if number % 5 < 4:  # The fifth asks the same as the fourth.
             own = statements(np.random.default_rng(number), count)
-        (folder / f"a{number}.sql").write_text(";\n".join(own) + ";\n")
-        plan += f'[analysts.a{number}]\nqueries = "a{number}.sql"\n'
-    (folder / "plan.toml").write_text(plan)
-    return folder / "plan.toml"
+        asked[f"a{number}"] = ";\n".join(own) + ";\n"
+    return write_plan(folder, asked)
 
 
 def main() -> None:

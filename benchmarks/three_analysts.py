@@ -22,35 +22,15 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+from people import write_people, write_plan
 
 from sqlmadp.plan import Plan
 from sqlmadp.release import release
 from sqlmadp.strategy.cache import StrategyCache
 
-STATES = [f"S{i:02}" for i in range(51)]
-SCHEMA = f"""table = "people"
-[columns.age]
-type = "integer"
-min = 0
-max = 99
-[columns.sex]
-type = "category"
-values = ["female", "male"]
-[columns.race]
-type = "category"
-values = ["r1", "r2", "r3", "r4", "r5", "r6", "r7"]
-[columns.state]
-type = "category"
-values = {STATES}
-"""
-PLAN = """schema = "people.toml"
-source = "people.parquet"
-epsilon = "1"
-[ledger]
-path = "people.ledger"
-budget = "1"
-"""
 NAMES = ("alice", "bob", "carol")
+KEYS = {"ages": 1, "total": 0, "ranges": 0, "sex_race": 2, "states": 1}
+"""Columns of a query that name a group."""
 
 
 def statements(seed: int) -> str:
@@ -74,23 +54,10 @@ SELECT state, COUNT(*) AS n FROM people GROUP BY state;
 """
 
 
-def lay_out(folder: Path, records: int) -> None:
-    """Write data, schema, SQL files and a plan."""
-    states = ", ".join(f"'{state}'" for state in STATES)
-    duckdb.execute(
-        "SELECT setseed(0.5);"
-        "COPY (SELECT CAST(floor(100 * pow(random(), 1.3)) AS BIGINT) AS age,"
-        "  CASE WHEN random() < 0.51 THEN 'female' ELSE 'male' END AS sex,"
-        "  'r' || CAST(1 + floor(7 * pow(random(), 3)) AS INTEGER) AS race,"
-        f" [{states}][1 + CAST(floor(51 * pow(random(), 2)) AS INTEGER)] AS state"
-        f" FROM range({records})) TO '{folder / 'people.parquet'}' (FORMAT parquet)"
-    )
-    (folder / "people.toml").write_text(SCHEMA.replace("'", '"'))
-    plan = PLAN
-    for seed, name in enumerate(NAMES):
-        (folder / f"{name}.sql").write_text(statements(seed))
-        plan += f'[analysts.{name}]\nqueries = "{name}.sql"\n'
-    (folder / "plan.toml").write_text(plan)
+def lay_out(folder: Path, records: int) -> Path:
+    """Write data, schema, SQL files and a plan; return the plan."""
+    write_people(folder / "people.parquet", records)
+    return write_plan(folder, {name: statements(seed) for seed, name in enumerate(NAMES)})
 
 
 def truth(folder: Path) -> dict[str, dict[str, list[tuple[object, ...]]]]:
@@ -135,8 +102,7 @@ def main() -> None:
             seconds = after.children_user + after.children_system
             seconds -= before.children_user + before.children_system
             print(f"sqlmadp {command}: {seconds:.2f} s CPU")
-        keys = {"ages": 1, "total": 0, "ranges": 0, "sex_race": 2, "states": 1}
-        squares: dict[str, list[float]] = {query: [] for query in keys}
+        squares: dict[str, list[float]] = {query: [] for query in KEYS}
         started = time.process_time()
         for _ in range(options.releases):
             for stale in folder.glob("*.ledger*"):
@@ -145,7 +111,7 @@ def main() -> None:
             results = release(plan, StrategyCache(folder / "cache")).results()
             for analyst, queries in results.items():
                 for query, result in queries.items():
-                    errors = squared_errors(list(result.rows), exact[analyst][query], keys[query])
+                    errors = squared_errors(list(result.rows), exact[analyst][query], KEYS[query])
                     squares[query].append(float(np.mean(errors)))
         seconds = (time.process_time() - started) / options.releases
         print(f"RMSE over {options.releases} releases of {options.records:,} records:")

@@ -2,7 +2,8 @@
 
 Statements over the same columns are refused if all of them together tell too many cells apart, or
 take too many numbers.  Statements over different columns that overlap are refused if no strategy
-could be selected for them (`strategy.tractable`).
+could be selected for them, and all statements if selecting would take more memory than the plan
+allows (`strategy.tractable`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ FOR_ALL = ("utilitarian", "weighted_utilitarian")
 ALWAYS = 1 << 12
 """Cells of overlapping scopes up to which there is no need to look any closer."""
 
+ENOUGH = 8192
+"""Megabytes that selecting never takes more than, whatever is asked."""
+
 SHOWN = 4
 """Scopes that a message names."""
 
@@ -38,7 +42,7 @@ def oversized(
         for query in queries
         for block in query.aggregates
     ]
-    problems = list(_large_scopes(asked, limits))
+    problems = list(_large_scopes(asked, limits)) or list(_large_selection(asked, limits))
     yield from problems
     if problems:
         return
@@ -70,6 +74,32 @@ def _large_scopes(asked: Found, limits: Limits) -> Iterator[tuple[str, Problem]]
                 f"the others. {advice('block_cells')}, plan_cells = ..., memory = ...",
             ),
         )
+
+
+def _large_selection(asked: Found, limits: Limits) -> Iterator[tuple[str, Problem]]:
+    """Yield the finest statement, if working on all of them takes more memory than is allowed."""
+    blocks = [block for block, _, _ in asked]
+    most = limits.memory * 2**20
+    if limits.memory >= ENOUGH:
+        return
+    from sqlmadp.strategy.tractable import dense_groups, selection_bytes  # noqa: PLC0415
+
+    cells = sum(size.cells for size in scope_sizes(blocks))
+    if selection_bytes(cells) <= most or selection_bytes(groups := dense_groups(blocks)) <= most:
+        return
+    _, statement, name = max(asked, key=lambda each: each[0].marginal.size)
+    yield (
+        name,
+        statement.problem(
+            "scope-too-large",
+            f"all statements together tell {groups:,} groups of cells apart, and selecting what to "
+            f"measure for them takes about {-(-selection_bytes(groups) // 2**20):,} megabytes; "
+            f"{limits.memory:,} are allowed, and of those statements this one of {name!r} is the "
+            f"finest",
+            hint="Ask for fewer columns at once, or for coarser groups of their values. "
+            f"{advice('memory')}",
+        ),
+    )
 
 
 def _overlapping(asked: Found, whose: str) -> Iterator[tuple[str, Problem]]:

@@ -17,13 +17,11 @@ from sqlmadp.late import Base
 from sqlmadp.mechanism.bounds import Bounds, bounds
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.mechanism.fairness import Outcome, noise_variance, outcome
+from sqlmadp.mechanism.searches import searches
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.parallel import select_all
 from sqlmadp.workload.solver import Solver, solver_for
-
-COLLECTIVE = {"identity", "utilitarian"}
-"""Mechanisms that need no analyst's own strategy."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,8 @@ def preview(
     """Return each mechanism's preview; a mechanism that cannot serve this domain says why."""
     previews: dict[str, Preview | NotSupportedError] = {}
     mechanisms = list(mechanisms)
-    if set(mechanisms) - COLLECTIVE:
-        select_all(asked.workloads, cache, progress=selecting(progress))
+    wanted = searches(mechanisms, asked.workloads)
+    select_all(wanted, cache, progress=selecting(progress))
     with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
         compared = bounds(asked.workloads, asked.epsilon_per_record, cache)
         for name in mechanisms:
@@ -102,7 +100,7 @@ def preview(
 
 
 def selecting(progress: Callable[[str], None]) -> Callable[[int, int], None]:
-    """Return what tells how many of the analysts' own strategies are selected."""
+    """Return what tells how many strategies are selected."""
     return lambda done, total: progress(f"selecting strategies: {done} of {total}")
 
 

@@ -8,6 +8,8 @@ of all positive X with ``trace X <= 1`` the least
 
 So no mechanism's total error is below ``2 / epsilon^2`` times that [LM13].  The bound treats noise
 as if it were spread by lengths and not by absolute values, so a gap to it is no proof of waste.
+Where most of very many cells are `alike`, the singular values are those over their classes, and
+as often ``c^(1/2)`` as a class has cells but one.
 
 [LM13] Li, Miklau, "Optimal error of query sets under the differentially-private matrix
 mechanism", doi:10.1145/2448496.2448529.
@@ -24,9 +26,12 @@ import numpy as np
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.strategy.cache import StrategyCache
+from sqlmadp.strategy.layout import holds_all
 from sqlmadp.strategy.select import select
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.workload import Workload, stacked
+
+Values = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 MOST_COORDINATES = 2048
 """Coordinates up to which singular values are worked out."""
@@ -66,8 +71,11 @@ def bounds(
     return Bounds(utilitarian, noise_variance(1, epsilon) * float(values.sum()) ** 2)
 
 
-def singular_values(workload: Workload) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+def singular_values(workload: Workload) -> Values | None:
     """Return the singular values of W in coordinates; None if there are too many."""
+    values = _values_over_classes(workload)
+    if values is not None:
+        return values
     coordinates = Coordinates(block.marginal for block in workload.by_scope)
     if coordinates.size > MOST_COORDINATES:
         return None
@@ -76,3 +84,17 @@ def singular_values(workload: Workload) -> np.ndarray[tuple[int], np.dtype[np.fl
         rows, _ = coordinates.rows(block)
         gram += rows.T @ rows
     return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram), 0)))
+
+
+def _values_over_classes(workload: Workload) -> Values | None:
+    """Return the singular values by classes of cells; None if most cells are not alike."""
+    whole = holds_all(workload)
+    if whole is None or whole.alike is None:
+        return None
+    scope, alike = whole.scopes[0], whole.alike
+    asked = np.arange(scope.groups) != scope.unasked
+    if (np.bincount(scope.labels)[asked] > 1).any():
+        return None  # Those are groups of several cells, and count for more.
+    inside = np.sqrt(np.maximum(np.linalg.eigvalsh(alike.grid.gram), 0))
+    apart = np.repeat(np.sqrt(alike.single), alike.sizes.astype(np.int64) - 1)
+    return np.asarray(np.concatenate([inside, apart]) / np.sqrt(scope.marginal.size))

@@ -87,10 +87,7 @@ def outcome(
 
     strategy = mechanism.select(workloads, shares)
     together = expected_errors(strategy, workloads, epsilon)
-    if isinstance(mechanism, LeavingOut):
-        interference = mechanism.interference(workloads, shares)
-    else:
-        interference = left_out.interference(mechanism, workloads, shares)
+    interference = left_out_at_once(mechanism, workloads, shares)
     if interference is None:
         interference = np.ones((len(workloads), len(workloads)))
         for i in everyone:
@@ -101,6 +98,15 @@ def outcome(
                     interference[i, j] = ratio(together[j], without[kinds[j]])
     alone = tuple(errors((kinds.index(kinds[m]),))[kinds[m]] for m in everyone)
     return Outcome(strategy, together, alone, interference)
+
+
+def left_out_at_once(
+    mechanism: Mechanism, workloads: Sequence[Workload], shares: Sequence[Fraction]
+) -> Matrix | None:
+    """Return the interference where it is known without selecting anew for everyone left out."""
+    if isinstance(mechanism, LeavingOut):
+        return mechanism.interference(workloads, shares)
+    return left_out.interference(mechanism, workloads, shares)
 
 
 def expected_errors(

@@ -11,7 +11,8 @@ A = D^(1/2) N_i, the Woodbury identity gives for every query q, in the same term
 
 The share that leaves takes its part of the budget along, so the scale of noise stays.  Directions
 that i alone measures are lost: there ``I - A A^T`` has eigenvalues of 0, and queries of others
-have no component.  An eigenvalue too near 0 to tell is worked out anew.
+have no component.  An eigenvalue too near 0 to tell is worked out anew, and so is an analyst who
+put something into most buckets, such as one who asks for every cell.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,18 +30,26 @@ from sqlmadp.mechanism.base import Mechanism, poured_weights
 from sqlmadp.mechanism.identity import Identity
 from sqlmadp.mechanism.independent import Independent
 from sqlmadp.mechanism.waterfilling import Waterfilling, buckets, stacked_rows
-from sqlmadp.schema.kronecker import scaled
-from sqlmadp.schema.marginal import Block
+from sqlmadp.schema.kronecker import KroneckerBlock, scaled
+from sqlmadp.schema.marginal import Block, Labels
 from sqlmadp.strategy.select import select
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.diagonal import is_plain
+from sqlmadp.workload.reduce import reduced
 from sqlmadp.workload.solver import FEW_COORDINATES, MOST_COORDINATES, DenseSolver, solver_for
+from sqlmadp.workload.topped import ToppedSolver
 from sqlmadp.workload.workload import Workload
 
 Matrix = NDArray[np.float64]
 
 MOST_NUMBERS = 1 << 27
 """Numbers that all buckets and queries may hold in coordinates."""
+
+MOST_CELLS = 1 << 18
+"""Cells of a scope up to which buckets are looked for, if there are too many for all that."""
+
+FEW_BUCKETS = 256
+"""Buckets of an analyst up to which updating is faster than a new factor in any case."""
 
 LOST = 1e-10
 """Eigenvalue up to which a direction is lost without the analyst."""
@@ -84,16 +94,30 @@ def interference(
     if not isinstance(mechanism, Waterfilling) or mechanism.tolerance > 0:
         return None
     strategies = [select(workload, cache=mechanism.cache) for workload in workloads]
-    size = Coordinates(dict.fromkeys(b.marginal for s in strategies for b in s.blocks)).size
-    rows = sum(b.rows for s in strategies for b in s.blocks)
-    rows += sum(block.rows for workload in workloads for block in workload.by_scope)
-    plain = is_plain([block for strategy in strategies for block in strategy.blocks])
-    if size > MOST_COORDINATES or size * rows > MOST_NUMBERS or (plain and size > FEW_COORDINATES):
+    own = [block for strategy in strategies for block in strategy.blocks]
+    small = _fits(own, workloads)
+    largest = max(block.marginal.size for block in own)
+    products = any(isinstance(block, KroneckerBlock) for block in own)
+    if not small and (products or largest > MOST_CELLS or is_plain(own)):
         return None  # Plain marginals need no factor in the first place.
     factors, _ = poured_weights(strategies, shares)
     pairs = zip(strategies, factors, strict=True)
     parts = [[scaled(block, factor) for block in s.blocks] for s, factor in pairs]
-    return _updated(list(_poured(parts)), workloads)
+    poured = list(_poured(parts))
+    together = [each.without() for each in poured]
+    topped = ToppedSolver.of(together)
+    if topped is not None:
+        return _updated(poured, workloads, _Topped(topped, poured, workloads))
+    return _updated(poured, workloads, _Dense(together, poured, workloads)) if small else None
+
+
+def _fits(blocks: Sequence[Block], workloads: Sequence[Workload]) -> bool:
+    """Tell whether all buckets and queries may be written out in coordinates."""
+    size = Coordinates(dict.fromkeys(block.marginal for block in blocks)).size
+    rows = sum(block.rows for block in blocks)
+    rows += sum(block.rows for workload in workloads for block in workload.by_scope)
+    few = size <= MOST_COORDINATES and size * rows <= MOST_NUMBERS
+    return few and (size <= FEW_COORDINATES or not is_plain(blocks))
 
 
 def _asks(workload: Workload) -> bool:
@@ -116,20 +140,83 @@ def _poured(parts: Sequence[Sequence[Block]]) -> Iterator[Poured]:
         yield Poured(Block(together.marginal, found.directions), weights)
 
 
-def _updated(poured: Sequence[Poured], workloads: Sequence[Workload]) -> Matrix:
-    solver = DenseSolver([each.without() for each in poured])
-    asked = [np.vstack([np.asarray(solver.noise(b)) for b in w.by_scope]) for w in workloads]
-    ends = np.cumsum([len(rows) for rows in asked])[:-1]
-    queries = np.vstack(asked)
-    together = np.array([part.sum() for part in np.split((queries**2).sum(axis=1), ends)])
-    directions = np.vstack([np.asarray(solver.noise(each.directions)) for each in poured])
+class _Terms(Protocol):
+    """Buckets and queries in terms of independent noise."""
+
+    size: int
+    """How many such terms a query has."""
+    squares: Matrix
+    """The variance of every query of every workload, one after the other."""
+
+    def buckets(self, numbers: Labels) -> Matrix:
+        """Return some buckets, one a row."""
+
+    def products(self, buckets: Matrix) -> Matrix:
+        """Return the products of buckets with all queries, one a column."""
+
+
+class _Dense:
+    """Buckets and queries by a triangular factor, all written out."""
+
+    def __init__(
+        self, together: Sequence[Block], poured: Sequence[Poured], workloads: Sequence[Workload]
+    ) -> None:
+        solver = DenseSolver(together)
+        queries = [solver.noise(block) for workload in workloads for block in workload.by_scope]
+        self._queries = np.vstack(queries)
+        self._buckets = np.vstack([solver.noise(each.directions) for each in poured])
+        self.size = self._queries.shape[1]
+        self.squares: Matrix = (self._queries**2).sum(axis=1)
+
+    def buckets(self, numbers: Labels) -> Matrix:
+        return np.asarray(self._buckets[numbers])
+
+    def products(self, buckets: Matrix) -> Matrix:
+        return np.asarray(buckets @ self._queries.T)
+
+
+class _Topped:
+    """Buckets and queries where every cell is measured alone: queries stay sparse."""
+
+    def __init__(
+        self, solver: ToppedSolver, poured: Sequence[Poured], workloads: Sequence[Workload]
+    ) -> None:
+        self._solver, self._poured = solver, poured
+        asked = [block for workload in workloads for block in workload.by_scope]
+        parts = [part for block in asked for part in solver.parts(block)]
+        self._apart = sparse.csc_array(sparse.vstack([rows for rows, _, _ in parts]).T)
+        self._half = np.vstack([half for _, _, half in parts]).T
+        self.size = solver.marginal.size
+        self.squares: Matrix = np.concatenate([solver.variances(block) for block in asked])
+
+    def buckets(self, numbers: Labels) -> Matrix:
+        rows, start = [], 0
+        for each in self._poured:
+            directions = each.directions
+            inside = numbers[(numbers >= start) & (numbers < start + directions.rows)] - start
+            start += directions.rows
+            chosen = Block(directions.marginal, directions.matrix[inside])
+            rows.append(self._solver.noise(chosen))
+        return np.vstack(rows)
+
+    def products(self, buckets: Matrix) -> Matrix:
+        # What is apart from the rows on top of the cells in one is so in the product.
+        apart, half = buckets[:, : self.size], buckets[:, self.size :]
+        return np.asarray(apart @ self._apart + half @ self._half)
+
+
+def _updated(poured: Sequence[Poured], workloads: Sequence[Workload], terms: _Terms) -> Matrix:
+    ends = np.cumsum([sum(b.rows for b in w.by_scope) for w in workloads])[:-1]
+    together = np.array([part.sum() for part in np.split(terms.squares, ends)])
     weights = np.hstack([each.weights for each in poured])
     whole = weights.sum(axis=0)
     ratios = np.ones((len(workloads), len(workloads)))
     for analyst, own in enumerate(weights):
         used = np.flatnonzero(own)
-        dropped = np.sqrt(whole[used] ** 2 - (whole[used] - own[used]) ** 2)
-        added = _added(dropped[:, None] * directions[used], queries)
+        added = None
+        if len(used) <= max(FEW_BUCKETS, terms.size // 2):
+            dropped = np.sqrt(whole[used] ** 2 - (whole[used] - own[used]) ** 2)
+            added = _added(dropped[:, None] * terms.buckets(used), terms)
         if added is None:
             without = _anew(poured, workloads, analyst)
         else:
@@ -144,7 +231,7 @@ def _updated(poured: Sequence[Poured], workloads: Sequence[Workload]) -> Matrix:
 def _anew(poured: Sequence[Poured], workloads: Sequence[Workload], left: int) -> Matrix:
     """Return everyone's variances without one analyst, by a factor of its own."""
     blocks = [each.without(left) for each in poured]
-    solver = solver_for([block for block in blocks if block.rows])
+    solver = solver_for([reduced(block) for block in blocks if block.rows])
     return np.array(
         [
             0.0 if analyst == left else solver.total(workload.by_scope)
@@ -153,11 +240,11 @@ def _anew(poured: Sequence[Poured], workloads: Sequence[Workload], left: int) ->
     )
 
 
-def _added(rows: Matrix, queries: Matrix) -> Matrix | None:
+def _added(rows: Matrix, terms: _Terms) -> Matrix | None:
     """Return by how much every query's variance grows; None if an update cannot tell."""
     values, vectors = np.linalg.eigh(np.eye(len(rows)) - rows @ rows.T)
     if ((values > LOST) & (values < DOUBTFUL)).any():
         return None
     kept = values >= DOUBTFUL
     scaled = (vectors[:, kept].T @ rows) / np.sqrt(values[kept])[:, None]
-    return np.asarray(((scaled @ queries.T) ** 2).sum(axis=0))
+    return np.asarray((terms.products(scaled) ** 2).sum(axis=0))

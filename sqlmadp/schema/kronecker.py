@@ -10,13 +10,14 @@ multiplied column by column.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.schema.marginal import Block, CellBlock, Labels, Marginal
+from sqlmadp.schema.marginal import Block, CellBlock, Labels, Marginal, Partition, cell_weight
 
 Heights = NDArray[np.int64] | NDArray[np.float64]
 
@@ -104,8 +105,45 @@ def along(factor: sparse.csr_array, table: NDArray[Any], axis: int) -> NDArray[A
 def as_products(block: CellBlock) -> KroneckerBlock:
     """Return every cell of a marginal as a product of one group a column."""
     factors = [sparse.eye_array(n, format="csr", dtype=np.int64) for n in block.marginal.shape]
-    heights: Heights = np.full(block.marginal.shape, block.weight, dtype=np.int64)
+    heights: Heights = np.full(block.marginal.shape, block.weight)
     return KroneckerBlock(block.marginal, factors, heights)
+
+
+def products_of_one_scope(blocks: Sequence[Block]) -> list[KroneckerBlock] | None:
+    """Return blocks of one scope as Kronecker blocks, if one is and the others measure cells."""
+    if len({block.marginal.scope for block in blocks}) > 1:
+        return None
+    found = []
+    for block in blocks:
+        weight = None if isinstance(block, KroneckerBlock) else cell_weight(block)
+        if isinstance(block, KroneckerBlock):
+            found.append(block)
+        elif weight is not None:
+            found.append(as_products(CellBlock(block.marginal, weight)))
+    some = any(isinstance(block, KroneckerBlock) for block in blocks)
+    return found if some and len(found) == len(blocks) else None
+
+
+def stacked_products(blocks: Sequence[KroneckerBlock]) -> KroneckerBlock:
+    """Return Kronecker blocks of one scope as one, with the rows of all in their order."""
+    if len(blocks) == 1:
+        return blocks[0]
+    marginals = [block.marginal for block in blocks]
+    partitions = [
+        reduce(Partition.refine, each)
+        for each in zip(*(marginal.partitions for marginal in marginals), strict=True)
+    ]
+    factors = []
+    for axis, partition in enumerate(partitions):
+        rows = [b.factors[axis][:, b.marginal.partitions[axis].coarsen(partition)] for b in blocks]
+        factors.append(sparse.csr_array(sparse.vstack(rows)))
+    heights = np.zeros(tuple(factor.shape[0] for factor in factors))
+    start = np.zeros(heights.ndim, dtype=np.int64)
+    for block in blocks:
+        end = start + block.heights.shape
+        heights[tuple(slice(a, b) for a, b in zip(start, end, strict=True))] = block.heights
+        start = end
+    return KroneckerBlock(Marginal(marginals[0].scope, tuple(partitions)), factors, heights)
 
 
 def scaled(block: Block, factor: int | float) -> Block:

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky
-from scipy.optimize import minimize
 
 from sqlmadp.strategy.joint import WIDEST, Draft
+from sqlmadp.strategy.lagrangian import stiffly_minimised
 from sqlmadp.strategy.p_identity import LARGEST
 
 Matrix = NDArray[np.float64]
@@ -54,16 +54,7 @@ def beside(start: Draft, known: Known) -> Draft:
     problem = _Beside(start, known)
     flat = problem.start
     for stiffness in STIFFNESS:
-        found = minimize(
-            problem.loss_and_gradient,
-            flat,
-            args=(stiffness,),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=problem.bounds,
-            options={"maxiter": 150, "ftol": 1e-7},
-        )
-        flat = found.x
+        flat = stiffly_minimised(problem, flat, problem.bounds, stiffness)
     return problem.draft(flat)
 
 

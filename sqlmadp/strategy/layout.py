@@ -27,6 +27,7 @@ from scipy.linalg import qr
 
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition, cell_map
+from sqlmadp.strategy.alike import Alike
 from sqlmadp.strategy.merging import Asked, merge
 from sqlmadp.workload.coordinates import RANK_TOLERANCE, Coordinates
 from sqlmadp.workload.factor import COVERED, Factor
@@ -39,6 +40,10 @@ UNION_CELLS = 512
 
 WHOLE_CELLS = 1 << 20
 """Cells of a union of scopes up to which it may be measured cell by cell."""
+
+FEW_GROUPS = 600
+"""Groups of all scopes up to which several layouts are tried, even if one scope holds all others
+and most of its groups are alike."""
 
 MOST_COORDINATES = 8192
 """Groups of all blocks together up to which their coordinates are kept as dense matrices."""
@@ -55,6 +60,11 @@ class Layout:
     def tractable(self) -> bool:
         """Tell whether the coordinates fit into dense matrices, or are not needed."""
         return len(self.scopes) == 1 or sum(s.groups for s in self.scopes) <= MOST_COORDINATES
+
+    @cached_property
+    def alike(self) -> Alike | None:
+        """Return the classes of the groups of a single scope; None if they are hardly fewer."""
+        return Alike.of(self.scopes[0]) if len(self.scopes) == 1 else None
 
     @property
     def cells(self) -> tuple[Matrix, ...]:
@@ -107,10 +117,13 @@ class Layout:
 
 def layouts(workload: Workload) -> list[Layout]:
     """Return the layouts worth trying for a workload."""
+    whole = holds_all(workload)
+    if whole is not None:
+        return [whole]
     asked = workload.scopes
     sizes = _column_sizes(asked)
     scopes = [s.marginal.scope for s in asked if s.marginal.scope] or [()]
-    maximal = [scope for scope in scopes if not any(set(scope) < set(s) for s in scopes)]
+    maximal = _maximal(scopes)
     # The total needs no block of its own: a row of ones on any other block measures it.
     choices = [scopes]
     if maximal != scopes:
@@ -130,6 +143,25 @@ def layouts(workload: Workload) -> list[Layout]:
             f"at a time, or for coarser groups of their values"
         )
     return tractable
+
+
+def holds_all(workload: Workload) -> Layout | None:
+    """Return the layout of one scope that holds all others, if it is all that is worth trying.
+
+    It is where most of very many groups are alike: rows on top of the cells can be those of blocks
+    on smaller scopes, and any others, and the search for them does not grow with the groups.
+    """
+    asked = workload.scopes
+    maximal = _maximal([scope.marginal.scope for scope in asked])
+    if len(maximal) > 1 or sum(scope.groups for scope in asked) <= FEW_GROUPS:
+        return None
+    layout = Layout(_assigned(workload, maximal, _column_sizes(asked)), asked)
+    return layout if layout.alike is not None else None
+
+
+def _maximal(scopes: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the scopes that lie in no other one."""
+    return [scope for scope in scopes if not any(set(scope) < set(other) for other in scopes)]
 
 
 def laid_over(workload: Workload, scopes: Iterable[tuple[str, ...]]) -> Layout:

@@ -9,7 +9,8 @@ and its complement ``A^T A`` falls apart, and the loss of `p_identity` over all 
 
 which costs no more than a loss over that few groups.  So most of the search is done where it is
 cheap, for several numbers of rows; the best goes on over finer and finer groups, starting just
-where it was.
+where it was.  Merged groups can be merged once more: with ``P_gG = (n_g / n_G)^(1/2)`` the coarser
+ones have ``P^T U^T M U P``, and what of its diagonal is lost goes to r.
 """
 
 from __future__ import annotations
@@ -55,16 +56,33 @@ class Grid:
     """The merged group of every group."""
 
     @classmethod
-    def of(cls, gram: Matrix, count: int) -> Grid:
-        """Merge neighbours into ``count`` groups of about the same size."""
+    def of(cls, gram: Matrix) -> Grid:
+        """Return every group by itself."""
         groups = len(gram)
+        return cls(gram, np.zeros(groups), np.ones(groups), np.arange(groups))
+
+    @property
+    def trace(self) -> float:
+        """Return the loss of the identity."""
+        return float(np.trace(self.gram) + self.rest.sum())
+
+    def times(self, factor: float) -> Grid:
+        """Return the grid of the workload with its Gram matrix multiplied by ``factor``."""
+        return Grid(self.gram * factor, self.rest * factor, self.sizes, self.labels)
+
+    def coarser(self, count: int) -> Grid:
+        """Merge neighbours into ``count`` groups of about the same number of merged ones."""
+        groups = len(self.sizes)
         starts = -(-np.arange(count) * groups // count)
         labels = np.repeat(np.arange(count), np.diff(np.append(starts, groups)))
-        sizes = np.bincount(labels).astype(np.float64)
+        sizes = np.asarray(np.bincount(labels, weights=self.sizes), dtype=np.float64)
+        roots = np.sqrt(self.sizes)
+        gram = self.gram if (self.sizes == 1).all() else self.gram * np.outer(roots, roots)
         sums = np.add.reduceat(np.add.reduceat(gram, starts, axis=0), starts, axis=1)
         merged = sums / np.sqrt(np.outer(sizes, sizes))
-        rest = np.bincount(labels, weights=np.diag(gram)) - np.diag(merged)
-        return cls(merged, np.maximum(rest, 0), sizes, labels)
+        inside = np.bincount(labels, weights=np.diag(self.gram) + self.rest)
+        rest = np.maximum(inside - np.diag(merged), 0)
+        return Grid(merged, rest, sizes, labels[self.labels])
 
     def loss(self, rows: Matrix) -> tuple[float, Matrix]:
         """Return the loss over all groups for rows constant over merged ones, and its gradient."""
@@ -81,11 +99,21 @@ class Grid:
 
 def search(gram: Matrix, frozen: NDArray[np.bool_]) -> Matrix:
     """Return the rows B of a good p-Identity strategy; columns of frozen groups stay 0."""
-    groups = len(gram)
-    gram = gram / np.trace(gram)
-    first = int(np.clip(groups // 8, *COARSEST))
-    grid = Grid.of(gram, first)
-    counts = sorted({int(np.clip(round(part * groups), 2, first // 2)) for part in ROWS})
+    first = int(np.clip(len(gram) // 8, *COARSEST))
+    grid, rows = search_on(Grid.of(gram / np.trace(gram)), first)
+    return np.asarray(rows[:, grid.labels] * ~frozen)
+
+
+def search_on(finest: Grid, first: int) -> tuple[Grid, Matrix]:
+    """Return good rows for a grid whose trace is 1, and the grid that they are over.
+
+    They are searched for over ``first`` merged groups to begin with.
+    """
+    groups = len(finest.sizes)
+    grid = finest.coarser(first)
+    counts = sorted(
+        {int(np.clip(round(part * len(finest.labels)), 2, first // 2)) for part in ROWS}
+    )
     tried: list[tuple[float, Matrix]] = []
     for count in counts:
         tried.append(_descended(grid, stretches(count, first), FIRST, ROUGH))
@@ -97,10 +125,10 @@ def search(gram: Matrix, frozen: NDArray[np.bool_]) -> Matrix:
     finalists = [_descended(grid, rows, STEPS[0]) for _, rows in tried[best : best + 2]]
     rows = min(finalists, key=lambda pair: pair[0])[1]
     for times, steps in zip(FINER, STEPS[1:], strict=True):
-        finer = Grid.of(gram, min(groups, times * first))
+        finer = finest.coarser(min(groups, times * first))
         rows = _descended(finer, _moved(rows, grid, finer), steps)[1]
         grid = finer
-    return np.asarray(rows[:, grid.labels] * ~frozen)
+    return grid, rows
 
 
 def _descended(
@@ -112,5 +140,5 @@ def _descended(
 
 def _moved(rows: Matrix, grid: Grid, finer: Grid) -> Matrix:
     """Return rows over a finer grid: each merged group takes what its first group had."""
-    first = np.searchsorted(finer.labels, np.arange(len(finer.sizes)))
+    first = np.unique(finer.labels, return_index=True)[1]
     return np.asarray(rows[:, grid.labels[first]])

@@ -41,6 +41,9 @@ MOST_CANDIDATES = 160
 MOST_COORDINATES = 50_000
 """Coordinates of all candidates together."""
 
+MOST_ENTRIES = 1 << 24
+"""Pairs of coordinates that queries meet in, counted for every set of rows that have one form."""
+
 
 def select_products(workload: Workload) -> Selected:
     """Return good integer weights for products of the workload's own partitions."""
@@ -84,7 +87,7 @@ class Products:
 
     def gram(self, workload: Workload) -> sparse.csr_array:
         """Return ``W^T W`` of some of the queries that the products were made for."""
-        return gram_of(workload.by_scope, self.coordinates)
+        return gram_of(workload.by_scope, self.coordinates, MOST_ENTRIES)
 
     def whole(self, weights: Matrix, total: int) -> tuple[tuple[CellBlock, ...], Matrix]:
         """Return blocks for all weights above 0 as integers that sum to ``total``; and squares."""

@@ -27,7 +27,7 @@ from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.integer import IntegerBlock, S, rounded
 from sqlmadp.strategy.joint import Draft, balance
 from sqlmadp.strategy.kronecker import products_of, select_kronecker
-from sqlmadp.strategy.layout import Layout, layouts
+from sqlmadp.strategy.layout import Layout, holds_all, layouts
 from sqlmadp.strategy.marginals import PlainWorkload, select_marginals
 from sqlmadp.strategy.products import select_products
 from sqlmadp.strategy.scopes import split_by_scope
@@ -120,14 +120,15 @@ def _search(workload: Workload, cache: StrategyCache | None = None) -> Strategy:
         if plain is not None and len(plain.squares) > PLAIN_SCOPES:
             return _strategy(select_marginals(plain))
         groups = sum(scope.groups for scope in workload.scopes)
+        one_layout = len(workload.scopes) == 1 or holds_all(workload) is not None
         found = []
         if plain is not None and len(plain.squares) > 1:
             found.append(_strategy(select_marginals(plain)))
-        elif len(workload.scopes) > 1 and groups > PRODUCTS:
+        elif groups > PRODUCTS and not one_layout:
             found += _by_products(workload)
         if max(scope.groups for scope in workload.scopes) > DENSE_GROUPS:
             found += _by_kronecker(workload)
-        if groups <= TOGETHER or not found or len(workload.scopes) == 1:
+        if groups <= TOGETHER or one_layout or not found:
             found += _by_layouts(workload, cache)
     return min(found, key=lambda strategy: strategy.error)
 

@@ -7,8 +7,9 @@ matrix of the queries and ``V = R diag(1/o)`` its error is
     Y = L^-1 V,  L L^T = I + V V^T,  N = diag(1/o) M diag(1/o),
 
 which takes a triangular factor of no more rows than R has.  Where the difference cancels too much
-the error comes from a triangular factor of X itself.  With very many groups only Identity and
-Total + Identity are compared, and X is never written out.
+the error comes from a triangular factor of X itself.  With very many groups rows are searched for
+if most groups are `alike`; otherwise only Identity and Total + Identity are compared.  X is never
+written out then.
 
 The queries themselves are a strategy too, seldom a good one.  By Cauchy and Schwarz
 ``w X^-1 w^T >= (w w^T)^2 / (w X w^T)``; once these sum to more than the error of the best template
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, lapack, solve_triangular
 
+from sqlmadp.strategy.alike import Alike
 from sqlmadp.strategy.integer import (
     IntegerBlock,
     S,
@@ -82,6 +84,9 @@ def best_block(layout: Layout) -> tuple[float, IntegerBlock]:
 
 def own_rows(scope: ScopeWorkload) -> Matrix:
     """Return rows on top of the identity for one scope's own queries; none if it is too large."""
+    alike = Alike.of(scope)
+    if alike is not None:
+        return alike.rows()
     if not _dense(scope) or _exchangeable(scope):
         return _no_rows(scope)
     frozen = np.zeros(scope.groups, dtype=np.bool_)
@@ -159,7 +164,7 @@ def _error(layout: Layout, block: IntegerBlock) -> float:
     apart = block.rows / own
     factor = cholesky(np.eye(len(apart)) + apart @ apart.T, lower=True, check_finite=False)
     half = solve_triangular(factor, apart, lower=True, check_finite=False) / own
-    if _dense(scope):
+    if layout.alike is None and _dense(scope):
         alone = float((np.diag(scope.gram) / own**2).sum())
         error = alone - float(((half @ scope.gram) * half).sum())
         return error if alone <= CANCELS * error else _certified(layout, block)

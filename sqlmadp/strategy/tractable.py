@@ -4,6 +4,9 @@ Plain marginals take weights alone, and a single scope that holds all others can
 cell, as can the union of all columns if it is small.  Several scopes that overlap need common
 coordinates: those of their groups, or those of products of their partitions.  A workload is refused
 if there are too many of all these.
+
+What takes memory are square matrices over groups, or over coordinates of all that is asked: some
+`COPIES` of them at a time, never over more than `MOST_COORDINATES`.
 """
 
 from __future__ import annotations
@@ -17,7 +20,11 @@ from sqlmadp.schema.marginal import Block, Marginal
 from sqlmadp.strategy import layout, products
 from sqlmadp.strategy.marginals import PlainWorkload
 from sqlmadp.workload.sizes import maximal_scopes, overlapping_cells
+from sqlmadp.workload.solver import FEW_COORDINATES
 from sqlmadp.workload.workload import Workload
+
+COPIES = 16
+"""Square matrices that selecting, and working errors out, hold at a time (measured: 14)."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,30 @@ def entangled(blocks: Sequence[Block]) -> Entangled | None:
     if layout.union_cells(workload.scopes) <= layout.WHOLE_CELLS:
         return None
     return Entangled(tuple(maximal_scopes(blocks)), groups, count)
+
+
+def selection_bytes(groups: int) -> int:
+    """Return about how much memory takes what is worked out over so many groups."""
+    return COPIES * 8 * min(groups, layout.MOST_COORDINATES) ** 2
+
+
+def dense_groups(blocks: Sequence[Block]) -> int:
+    """Return over how many groups, or classes of them, square matrices are made for some queries.
+
+    One plain marginal takes none, and several no more than a solver of few coordinates; groups that
+    most queries treat alike are worked on by their classes.
+    """
+    workload = Workload.of(blocks)
+    groups = sum(scope.groups for scope in workload.scopes)
+    plain = PlainWorkload.of(workload.blocks) is not None
+    if plain and len(workload.scopes) == 1:
+        return 0
+    whole = layout.holds_all(workload)
+    if whole is not None and whole.alike is not None:
+        return len(whole.alike.sizes)
+    if plain:
+        return min(groups, FEW_COORDINATES)
+    return min(groups, layout.MOST_COORDINATES)
 
 
 def coordinates(marginals: Iterable[Marginal]) -> int:

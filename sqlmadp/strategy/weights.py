@@ -27,6 +27,9 @@ Matrix = NDArray[np.float64]
 NEGLIGIBLE = 1e-2
 """Part of all weight below which a block is left out."""
 
+HARM = 1e-2
+"""By how much, relative to it, leaving out what is negligible may raise the error."""
+
 GAIN = 1e-3
 """Relative gain for which another block is worth measuring."""
 
@@ -106,9 +109,26 @@ def _balanced(problem: Trace, start: Matrix) -> tuple[float, Matrix]:
         options={"maxiter": 300, "ftol": 1e-8},
     )
     weights = np.asarray(found.x / found.x.sum())
-    kept = np.where(weights < NEGLIGIBLE / np.count_nonzero(weights), 0.0, weights)
-    kept /= kept.sum()
-    return error_of(problem, kept), kept
+    negligible = (weights > 0) & (weights < NEGLIGIBLE / np.count_nonzero(weights))
+    return _without(problem, weights, int(negligible.sum()))
+
+
+def _without(problem: Trace, weights: Matrix, count: int) -> tuple[float, Matrix]:
+    """Return the weights without the ``count`` smallest, or without as many as does no harm.
+
+    What counts for little may be asked about all the same, and nothing else measure it.
+    """
+    error = error_of(problem, weights)
+    smallest = np.argsort(weights, kind="stable")[np.count_nonzero(weights == 0) :]
+    while count:
+        kept = weights.copy()
+        kept[smallest[:count]] = 0.0
+        kept /= kept.sum()
+        reached = error_of(problem, kept)
+        if reached <= error * (1 + HARM):
+            return reached, kept
+        count //= 2
+    return error, weights
 
 
 def _squares(weights: Matrix) -> Matrix:

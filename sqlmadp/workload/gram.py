@@ -35,8 +35,13 @@ MOST_PAIRS = 1 << 24
 """Pairs of cells that a block which is no product may have."""
 
 
-def gram_of(blocks: Iterable[Block], coordinates: Coordinates) -> sparse.csr_array:
-    """Return ``W^T W`` in coordinates for the rows of all ``blocks``."""
+def gram_of(
+    blocks: Iterable[Block], coordinates: Coordinates, most: float = math.inf
+) -> sparse.csr_array:
+    """Return ``W^T W`` in coordinates for the rows of all ``blocks``.
+
+    NotSupportedError if it would be added up from more than ``most`` entries.
+    """
     size = coordinates.size
     rows, columns, data = (
         [np.zeros(0, dtype=np.int64)],
@@ -45,7 +50,8 @@ def gram_of(blocks: Iterable[Block], coordinates: Coordinates) -> sparse.csr_arr
     )
     for block in blocks:
         box = coordinates.box(block.marginal)
-        for gram in _over_box(block, coordinates):
+        for gram in _over_box(block, coordinates, most):
+            most -= gram.nnz
             entries = sparse.coo_array(gram)
             places = [box[each] for each in entries.coords]
             used = (places[0] >= 0) & (places[1] >= 0)  # What has no place is zero, or rounding.
@@ -72,7 +78,7 @@ def without_rounding(matrix: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array(parts, shape=matrix.shape)
 
 
-def _over_box(block: Block, coordinates: Coordinates) -> Iterator[sparse.csr_array]:
+def _over_box(block: Block, coordinates: Coordinates, most: float) -> Iterator[sparse.csr_array]:
     """Yield matrices over the tuples of a block's box that add up to its Gram matrix."""
     marginal = block.marginal
     if isinstance(block, CellBlock):
@@ -84,7 +90,9 @@ def _over_box(block: Block, coordinates: Coordinates) -> Iterator[sparse.csr_arr
         return
     products = ProductRows.of(block)
     for factors in _factors(products):
-        yield _transformed(factors, marginal, coordinates)
+        gram = _transformed(factors, marginal, coordinates, most)
+        most -= gram.nnz
+        yield gram
     if len(products.others):
         yield _over_pairs(Block(marginal, block.matrix[products.others]), coordinates)
 
@@ -120,7 +128,7 @@ def _over_pairs(block: Block, coordinates: Coordinates) -> sparse.csr_array:
 
 
 def _transformed(
-    factors: list[Matrix], marginal: Marginal, coordinates: Coordinates
+    factors: list[Matrix], marginal: Marginal, coordinates: Coordinates, most: float = math.inf
 ) -> sparse.csr_array:
     """Return a Kronecker product over cells as one over the tuples of the marginal's box."""
     images = []
@@ -129,14 +137,19 @@ def _transformed(
     ):
         coefficients = coordinates.bases[name].coefficients(partition, depth)
         image = coefficients.T @ factor @ coefficients
-        images.append(without_rounding(sparse.csr_array(image)).toarray())
+        images.append(without_rounding(sparse.csr_array(image)))
+    if math.prod(int(image.nnz) for image in images) > most:
+        raise NotSupportedError(
+            f"queries over {', '.join(marginal.scope)} overlap in too many ways to be weighed "
+            "against each other"
+        )
     return _kronecker(images)
 
 
-def _kronecker(factors: list[Matrix]) -> sparse.csr_array:
+def _kronecker(factors: list[sparse.csr_array]) -> sparse.csr_array:
     product = sparse.csr_array(np.ones((1, 1)))
     for factor in factors:
-        product = sparse.kron(product, sparse.csr_array(factor), format="csr")
+        product = sparse.kron(product, factor, format="csr")
     return sparse.csr_array(product)
 
 

@@ -164,17 +164,19 @@ class IterativeSolver:
         solution, direction = np.zeros_like(residual), residual.copy()
         squares = (residual**2).sum(axis=0)
         for _ in range(MOST_STEPS):
-            if (np.sqrt(squares) <= goals).all():
+            # One that is solved stays as it is: what rounding left of it would lead anywhere.
+            unsolved = np.sqrt(squares) > goals
+            if not unsolved.any():
                 return solution * scale
             image = scale * self._moments(self.fitted(scale * direction))
             curvature = (direction * image).sum(axis=0)
             unseen = curvature <= FLAT * (direction**2).sum(axis=0)
-            if (unseen & (np.sqrt(squares) > goals)).any():
+            if (unseen & unsolved).any():
                 break  # Along it no step is long enough, and a long one overflows.
-            step = np.divide(squares, curvature, out=np.zeros_like(squares), where=curvature > 0)
+            step = np.divide(squares, curvature, out=np.zeros_like(squares), where=unsolved)
             solution += step * direction
             residual -= step * image
             before, squares = squares, (residual**2).sum(axis=0)
-            turn = np.divide(squares, before, out=np.zeros_like(squares), where=before > 0)
+            turn = np.divide(squares, before, out=np.zeros_like(squares), where=unsolved)
             direction = residual + turn * direction
         raise NotCoveredError("the query is not a combination of what the release measured")

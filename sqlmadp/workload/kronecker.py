@@ -1,4 +1,4 @@
-"""Least squares for one Kronecker block, column by column.
+"""Least squares for Kronecker blocks of one scope, column by column.
 
     A = diag(t) (F_1 x ... x F_d),     X = A^T A = sum over rows r of t_r^2 (f_r1^T f_r1 x ...)
 
@@ -10,6 +10,9 @@ squares of heights are replaced by the product of their sums along all other col
 factor are no single groups, so ``X_c = diag(o) + R^T R`` with a flat R, and
 
     X_c^-1 = diag(1/o) - V^T V,    V = L^-1 R diag(1/o),   L L^T = I + R diag(1/o) R^T.
+
+Several blocks, such as those of two releases, are one with the rows of all their factors, whose
+heights are zero wherever factor rows of two blocks meet.
 
 A group that no row holds alone has ``o = 0``, and X may be singular; in the preconditioner it has a
 small o instead.  A right side that cannot be reached is no combination of what was measured.
@@ -27,7 +30,7 @@ from scipy import sparse
 from scipy.linalg import cholesky, solve_triangular
 
 from sqlmadp.errors import NotCoveredError
-from sqlmadp.schema.kronecker import KroneckerBlock
+from sqlmadp.schema.kronecker import KroneckerBlock, stacked_products
 from sqlmadp.schema.marginal import Block, expand
 from sqlmadp.workload.cells import CellsSolver
 from sqlmadp.workload.product_rows import ProductRows
@@ -37,7 +40,7 @@ Matrix = NDArray[np.float64]
 CHUNK = 1 << 22
 """Numbers that the right sides solved at once may hold."""
 
-CLOSE, CLOSEST = 1e-8, 1e-13
+CLOSE, CLOSEST = 1e-6, 1e-13
 """Relative residual at which a right side counts as solved: for variances, and for answers.
 
 An error of a solution enters a variance by its square.
@@ -96,12 +99,14 @@ class _Inverse:
 
 
 class KroneckerSolver(CellsSolver):
-    """Solve for one Kronecker block."""
+    """Solve for Kronecker blocks of one scope."""
 
-    def __init__(self, block: KroneckerBlock) -> None:
+    def __init__(self, blocks: Sequence[KroneckerBlock]) -> None:
         """Take the product nearest to X, and see whether it is X."""
+        block = stacked_products(blocks)
         super().__init__(block.marginal)
         self._block = block
+        self._ends = np.cumsum([each.rows for each in blocks])[:-1]
         squares = block.heights.astype(np.float64) ** 2
         axes = range(squares.ndim)
         sums = [squares.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes]
@@ -152,13 +157,13 @@ class KroneckerSolver(CellsSolver):
 
     def estimate(self, values: Sequence[Matrix]) -> Matrix:
         """Return the estimate of every cell of the marginal."""
-        moments = self._block.transposed_times(values[0])
+        moments = self._block.transposed_times(np.concatenate(values))
         flat = self._solved(moments.reshape(self.marginal.size, -1), CLOSEST)
         return flat.reshape(moments.shape)
 
     def fitted(self, estimate: Matrix) -> tuple[Matrix, ...]:
-        """Return the values of the block that an estimate of every cell stands for."""
-        return (self._block.times(estimate),)
+        """Return the values of every block that an estimate of every cell stands for."""
+        return tuple(np.split(self._block.times(estimate), self._ends))
 
     def _over_cells(self, block: Block) -> Block:
         """Return a block over the measured cells."""

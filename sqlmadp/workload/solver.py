@@ -7,9 +7,12 @@ numbers for a w in its range.
 
 One interface, chosen by the form and size of the strategy:
     IdentitySolver   one block that measures each cell of its marginal: X is a multiple of I
-    KroneckerSolver  one block of products of rows of single columns: X is a product too
+    KroneckerSolver  products of rows of single columns, over one scope: X is a sum of products
+    ToppedSolver     every cell of one marginal measured alone, with few rows on top: X is a
+                     diagonal and little else
     DenseSolver      a triangular factor of X, while there are few coordinates
     DiagonalSolver   plain marginals, any number of them: X is diagonal
+    RowSpaceSolver   few rows over many cells: solved in coordinates of the rows
     IterativeSolver  anything else: X is applied, never formed
 """
 
@@ -25,7 +28,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.errors import NotCoveredError
-from sqlmadp.schema.kronecker import KroneckerBlock
+from sqlmadp.schema.kronecker import products_of_one_scope
 from sqlmadp.schema.marginal import Block, CellBlock, Labels, cell_weight
 from sqlmadp.workload.cells import IdentitySolver
 from sqlmadp.workload.coordinates import Coordinates
@@ -35,6 +38,8 @@ from sqlmadp.workload.gram import cells_gram, gram_of
 from sqlmadp.workload.iterative import IterativeSolver
 from sqlmadp.workload.kronecker import KroneckerSolver
 from sqlmadp.workload.reduce import reduced
+from sqlmadp.workload.row_space import RowSpaceSolver, has_few_rows
+from sqlmadp.workload.topped import ToppedSolver
 
 Matrix = NDArray[np.float64]
 
@@ -50,6 +55,9 @@ FEW_ROWS = 600
 REFINEMENTS = 2
 """Times that an estimate is solved for again, for what rounding left over of it: counts may be in
 the millions, and rows of weight 1 beside rows of weight 10^8."""
+
+FEW_OF_ALL = 8
+"""Coordinates, a row, from which on a block's variances are worked out row by row in any case."""
 
 CHUNK = 1 << 24
 """Numbers that one dense slice of a query block may hold."""
@@ -91,15 +99,20 @@ def solver_for(blocks: Sequence[Block]) -> Solver:
     """Return the solver that fits a strategy."""
     if len(blocks) == 1 and cell_weight(blocks[0]) is not None:
         return IdentitySolver(blocks[0])
-    if len(blocks) == 1 and isinstance(blocks[0], KroneckerBlock):
-        return KroneckerSolver(blocks[0])
+    products = products_of_one_scope(blocks)
+    if products is not None:
+        return KroneckerSolver(products)
     bound = sum(block.marginal.size for block in blocks)  # As many coordinates at most.
     if bound > FEW_COORDINATES and is_plain(blocks):
         return DiagonalSolver(blocks)
+    topped = ToppedSolver.of(blocks)
+    if topped is not None:
+        return topped
     if bound > MOST_COORDINATES:
         size = Coordinates(block.marginal for block in blocks).size
         if size > MOST_COORDINATES:
-            return IterativeSolver(blocks)
+            few = RowSpaceSolver.of(blocks, solver_for) if has_few_rows(blocks) else None
+            return few or IterativeSolver(blocks)
     return DenseSolver(blocks)
 
 
@@ -135,10 +148,13 @@ class DenseSolver:
         few = self.coordinates.size <= FEW_ROWS or self._factor.apart
         if few or not self._factor.regular:
             return math.fsum(float(self.variances(block).sum()) for block in blocks)
-        inside = [block for block in blocks if self.coordinates.holds(block.marginal)]
-        others = [block for block in blocks if not self.coordinates.holds(block.marginal)]
-        gram = sparse.coo_array(gram_of(inside, self.coordinates))
+        many = [block for block in blocks if block.rows * FEW_OF_ALL > self.coordinates.size]
+        inside = [block for block in many if self.coordinates.holds(block.marginal)]
+        others = [block for block in blocks if block not in inside]
         variances = math.fsum(float(self.variances(block).sum()) for block in others)
+        if not inside:
+            return variances
+        gram = sparse.coo_array(gram_of(inside, self.coordinates))
         return variances + float(gram.data @ self._inverse[gram.coords])
 
     def noise(self, block: Block) -> Matrix:

@@ -40,7 +40,7 @@ class Triangle:
         LinAlgError if the matrix is not positive definite.
         """
         labels = np.zeros(len(gram), dtype=np.int64)
-        if len(gram) >= MANY:
+        if len(gram) >= MANY and not _hangs_together(gram):
             labels = connected_components(sparse.csr_array(gram), directed=False)[1]
         sizes = np.bincount(labels)
         if len(sizes) == 1:
@@ -96,3 +96,13 @@ class Triangle:
                 inverse[rows, rows] = upper + np.triu(upper, 1).T
                 at += len(triangle)
         return inverse
+
+
+def _hangs_together(matrix: Matrix) -> bool:
+    """Tell whether steps along entries of a symmetric matrix lead from the first place to all."""
+    reached = np.zeros(len(matrix), dtype=np.bool_)
+    new = np.arange(len(matrix)) == 0
+    while new.any():
+        reached |= new
+        new = (matrix[new] != 0).any(axis=0) & ~reached
+    return bool(reached.all())

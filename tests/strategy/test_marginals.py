@@ -53,6 +53,18 @@ def test_the_error_is_that_of_the_blocks_by_another_way(asked):
     assert found.error == pytest.approx(S**2 * DenseSolver(found.blocks).total(blocks), rel=1e-9)
 
 
+@pytest.mark.parametrize("weight", [1e-3, 1e-6])
+def test_what_counts_for_little_is_measured_all_the_same(weight):
+    sizes = {"a": 5, "b": 300, "c": 4}
+    asked = [CellBlock(finest(*scope, sizes=sizes), 1) for scope in (("a",), ("b", "c"))]
+    much = select_marginals(PlainWorkload.of(asked)).error
+    little = CellBlock(finest("a", "c", sizes=sizes), weight)
+    # Nothing else that is worth measuring tells a and c together.
+    found = select_marginals(PlainWorkload.of([*asked, little]))
+    assert ("a", "c") in [each.marginal.scope for each in found.blocks]
+    assert found.error < 1.1 * much
+
+
 @pytest.mark.parametrize(("columns", "count"), [(6, 1), (6, 2), (6, 3), (8, 3)])
 def test_marginals_are_never_worse_than_the_identity(columns, count):
     asked = ways(columns, 2, count)

@@ -17,7 +17,7 @@ def prefix_gram(groups):
 @pytest.mark.parametrize(("groups", "count"), [(12, 4), (13, 5), (7, 7), (9, 1)])
 def test_the_loss_over_merged_groups_is_that_of_the_same_rows_over_all_groups(groups, count):
     gram = prefix_gram(groups) + np.diag(RANDOM.random(groups))
-    grid = Grid.of(gram, count)
+    grid = Grid.of(gram).coarser(count)
     rows = RANDOM.random((2, count))
     everywhere = loss_and_gradient(rows[:, grid.labels], gram)[0]
     assert grid.loss(rows)[0] == pytest.approx(everywhere)
@@ -25,7 +25,7 @@ def test_the_loss_over_merged_groups_is_that_of_the_same_rows_over_all_groups(gr
 
 @pytest.mark.parametrize(("groups", "count"), [(12, 4), (13, 5)])
 def test_its_gradient_is_its_slope(groups, count):
-    grid = Grid.of(prefix_gram(groups) / groups**2, count)
+    grid = Grid.of(prefix_gram(groups) / groups**2).coarser(count)
     rows = RANDOM.random((3, count))
     slope = approx_fprime(
         rows.reshape(-1), lambda flat: grid.loss(flat.reshape(rows.shape))[0], 1e-7
@@ -35,7 +35,7 @@ def test_its_gradient_is_its_slope(groups, count):
 
 def test_every_group_is_in_one_merged_group_and_their_sizes_hardly_differ():
     for groups, count in ((13, 5), (300, 64), (64, 64)):
-        grid = Grid.of(np.eye(groups), count)
+        grid = Grid.of(np.eye(groups)).coarser(count)
         np.testing.assert_array_equal(np.bincount(grid.labels), grid.sizes)
         assert np.ptp(grid.sizes) <= 1
         assert (np.diff(grid.labels) >= 0).all()
@@ -43,7 +43,7 @@ def test_every_group_is_in_one_merged_group_and_their_sizes_hardly_differ():
 
 def test_moving_to_finer_groups_does_not_change_the_loss():
     gram = prefix_gram(24)
-    coarse, fine = Grid.of(gram, 4), Grid.of(gram, 12)
+    coarse, fine = Grid.of(gram).coarser(4), Grid.of(gram).coarser(12)
     rows = RANDOM.random((2, 4))
     assert fine.loss(_moved(rows, coarse, fine))[0] == pytest.approx(coarse.loss(rows)[0])
 

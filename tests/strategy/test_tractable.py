@@ -5,11 +5,12 @@ import pytest
 from small_tables import block, finest, histogram, total
 
 from sqlmadp.errors import NotSupportedError
+from sqlmadp.oversized import ENOUGH
 from sqlmadp.schema.marginal import CellBlock
 from sqlmadp.strategy import layout, products
 from sqlmadp.strategy import select as selecting
 from sqlmadp.strategy.select import select
-from sqlmadp.strategy.tractable import coordinates, entangled
+from sqlmadp.strategy.tractable import coordinates, dense_groups, entangled, selection_bytes
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.workload import Workload
 
@@ -69,3 +70,20 @@ def test_few_cells_are_never_looked_at_more_closely(monkeypatch):
 def test_coordinates_are_counted_without_their_functions():
     marginals = [finest("a", "b"), finest("b", "c")]
     assert coordinates(marginals) == Coordinates(marginals).size == 18
+
+
+def test_selecting_never_takes_more_memory_than_is_enough():
+    assert selection_bytes(10**9) <= ENOUGH * 2**20
+    assert selection_bytes(1000) < selection_bytes(2000) < selection_bytes(4000)
+
+
+def test_square_matrices_are_made_over_groups_or_over_classes_of_them():
+    sizes = {"a": 50, "b": 40}
+    cells = CellBlock(finest("a", "b", sizes=sizes), 1)
+    ranges = block(finest("a", sizes=sizes), np.tri(50)[[9, 19, 29]])
+    crossed = block(finest("b", "c", sizes=sizes | {"c": 3}), np.tri(120)[[4, 16]])
+    assert dense_groups([cells]) == 0
+    assert dense_groups([cells, histogram("b", sizes=sizes)]) == 40
+    assert dense_groups([cells, CellBlock(finest("b", "c", sizes=sizes | {"c": 9}), 1)]) == 2048
+    assert dense_groups([cells, ranges]) == 4
+    assert dense_groups([cells, ranges, crossed]) == 2000 + 4 + 3

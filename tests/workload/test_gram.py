@@ -28,6 +28,14 @@ def test_the_gram_matrix_is_that_of_the_rows_in_coordinates(blocks):
     np.testing.assert_allclose(found, expected, atol=1e-9 * max(1.0, np.abs(expected).max()))
 
 
+def test_a_gram_matrix_of_too_many_entries_is_refused_before_it_is_made():
+    ranges = block(finest("a", "b"), np.kron(np.tri(5), np.tri(3)))
+    coordinates = Coordinates([finest("a", "b")])
+    assert gram_of([ranges], coordinates, most=15**3).nnz == 15**2
+    with pytest.raises(NotSupportedError, match="queries over a, b overlap in too many ways"):
+        gram_of([ranges], coordinates, most=15**2)
+
+
 @fast
 @given(marginals())
 def test_single_cells_have_the_gram_matrix_of_an_identity(marginal):

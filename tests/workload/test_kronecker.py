@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from small_tables import block, finest, histogram, total
+from solvers_alike import assert_agree
 
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.schema.kronecker import KroneckerBlock, as_products, relabelled, scaled
@@ -62,11 +63,32 @@ def test_the_solver_agrees_with_the_dense_and_the_iterative_one(seed, separable)
             np.testing.assert_allclose((noise @ noise.T).diagonal(), variances, rtol=1e-9)
 
 
+@settings(deadline=None, max_examples=10)
+@given(st.integers(0, 2**32), st.floats(0.1, 10))
+def test_blocks_of_several_releases_are_solved_together(seed, weight):
+    halves = Marginal(("a", "b"), (Partition.of(np.array([0, 0, 1, 1, 1])), Partition.finest(3)))
+    coarse = KroneckerBlock(
+        halves,
+        [factor(2, 1, np.random.default_rng(seed)), factor(3, 1, np.random.default_rng(1))],
+        np.arange(1, 13).reshape(3, 4),
+    )
+    measured = [
+        strategy(seed, separable=True),
+        scaled(coarse, weight),
+        CellBlock(finest("a", "b"), 2),
+    ]
+    solver = solver_for(measured)
+    assert isinstance(solver, KroneckerSolver)
+    dense = DenseSolver([Block(each.marginal, each.matrix) for each in measured])
+    for asked in ASKED:
+        assert_agree(solver, dense, measured, asked, seed)
+
+
 def test_groups_that_no_row_holds_alone_are_no_obstacle_unless_they_are_asked_for():
     coarse = sparse.csr_array(np.array([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1]]))
     factors = [coarse.astype(np.int64), sparse.eye_array(3, format="csr", dtype=np.int64)]
     kept = KroneckerBlock(finest("a", "b"), factors, np.full((3, 3), 2))
-    solver, dense = KroneckerSolver(kept), DenseSolver([Block(kept.marginal, kept.matrix)])
+    solver, dense = KroneckerSolver([kept]), DenseSolver([Block(kept.marginal, kept.matrix)])
     asked = block(finest("a", "b"), np.kron(coarse.toarray(), np.tri(3)))
     np.testing.assert_allclose(solver.variances(asked), dense.variances(asked), rtol=1e-9)
     with pytest.raises(NotCoveredError):

@@ -5,52 +5,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tables import SIZES, block, finest, histogram, query_blocks, total
+from solvers_alike import assert_agree
 
-from sqlmadp.errors import NotCoveredError, NotSupportedError
+from sqlmadp.errors import NotSupportedError
 from sqlmadp.schema.marginal import CellBlock, Marginal, Partition
-from sqlmadp.workload import iterative, solver
+from sqlmadp.workload import iterative, row_space, solver, topped
 from sqlmadp.workload.cells import IdentitySolver
 from sqlmadp.workload.diagonal import DiagonalSolver, is_plain
 from sqlmadp.workload.iterative import IterativeSolver
 from sqlmadp.workload.solver import DenseSolver, solver_for
+from sqlmadp.workload.topped import ToppedSolver
 
 SCOPES = [(), ("a",), ("b",), ("a", "b"), ("b", "c"), ("a", "b", "c")]
 
 plain = st.lists(
     st.tuples(st.sampled_from(SCOPES), st.sampled_from([1, 7, 65_536])), min_size=1, max_size=4
 ).map(lambda pairs: [CellBlock(finest(*scope), weight) for scope, weight in pairs])
-
-
-def outcome(work):
-    """What a solver says, or that it refuses."""
-    try:
-        return work()
-    except NotCoveredError:
-        return None
-
-
-def assert_agree(one, other, blocks, asked, seed):
-    random = np.random.default_rng(seed)
-    values = [random.normal(scale=b.rows, size=b.rows) for b in blocks]
-    for work in (
-        lambda s: s.variances(asked),
-        lambda s: s.total([asked]),
-        lambda s: s.fit(values)(asked),
-        lambda s: (s.noise(asked) @ s.noise(asked).T).diagonal(),
-    ):
-        found, expected = (outcome(lambda s=s, w=work: w(s)) for s in (one, other))
-        assert (found is None) == (expected is None)
-        if expected is not None:
-            scale = np.abs(expected).max(initial=1e-300)
-            # An answer can be far smaller than the values that it is rounded beside.
-            rounding = 1e-14 * max(np.abs(value).max() for value in values)
-            close = 1e-9 * scale + rounding
-            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=close)
-    for found, expected in zip(
-        one.fitted(one.estimate(values)), other.fitted(other.estimate(values)), strict=True
-    ):
-        scale = np.abs(expected).max(initial=1e-300)
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * scale)
 
 
 @settings(deadline=None, max_examples=50)
@@ -65,6 +35,38 @@ def test_the_iterative_solver_agrees_with_the_dense_one(others, asked, seed):
     measured = [block(histogram("a", "b").marginal, 3 * np.eye(15)), *others]
     measured = [b for b in measured if np.abs(b.matrix).max() < 100]
     assert_agree(IterativeSolver(measured), DenseSolver(measured), measured, asked, seed)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(query_blocks(), max_size=3),
+    st.sampled_from([1, 7, 65_536]),
+    query_blocks(),
+    st.integers(0, 2**32),
+)
+def test_the_solver_of_cells_with_few_rows_on_top_agrees_with_the_dense_one(
+    others, weight, asked, seed
+):
+    measured = [CellBlock(finest(*SIZES), weight), *others]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topped, "FEW_CELLS", 0)
+        patch.setattr(topped, "CELLS_A_ROW", 0.1)
+        found = ToppedSolver.of(measured)
+    assert found is not None
+    assert_agree(found, DenseSolver(measured), measured, asked, seed)
+
+
+def test_rows_far_heavier_than_the_cells_below_them_lose_no_digits():
+    whole = finest(*SIZES)
+    measured = [CellBlock(whole, 1), block(finest("a"), 4000 * np.tril(np.ones((5, 5))))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topped, "FEW_CELLS", 0)
+        found = ToppedSolver.of(measured)
+    # What is on top is known from there alone, but for one part in 10^7 or so.
+    [variance] = found.variances(block(finest("a"), [[1, 0, 0, 0, 0]]))
+    dense = DenseSolver(measured).variances(block(finest("a"), [[1, 0, 0, 0, 0]]))
+    assert variance == pytest.approx(dense[0], rel=1e-9)
+    assert variance == pytest.approx(4000**-2, rel=1e-4)
 
 
 def test_several_draws_are_fitted_at_once():
@@ -92,6 +94,7 @@ def test_the_solver_is_chosen_by_form_and_size(monkeypatch):
     assert isinstance(solver_for(marginals), DiagonalSolver)
     assert isinstance(solver_for(ranges), DenseSolver)
     monkeypatch.setattr(solver, "MOST_COORDINATES", 10)
+    monkeypatch.setattr(row_space, "MOST_ROWS", 10)
     assert isinstance(solver_for(ranges), IterativeSolver)
     monkeypatch.setattr(iterative, "MOST_COORDINATES", 10)
     with pytest.raises(NotSupportedError, match="coordinates; at most 10 are supported"):
@@ -118,3 +121,27 @@ def test_a_sum_of_variances_needs_no_single_ones(blocks, asked):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solver, "FEW_ROWS", 0)
         assert dense.total([asked]) == pytest.approx(expected, rel=1e-9)
+
+
+def test_many_cells_with_few_rows_on_top_need_no_triangular_factor():
+    sizes = {"a": 70, "b": 10}
+    ranges = block(finest("a", sizes=sizes), np.tri(70)[[9, 30]])
+    cells = CellBlock(finest("a", "b", sizes=sizes), 3)
+    assert isinstance(solver_for([cells, ranges]), ToppedSolver)
+    many = block(finest("a", "b", sizes=sizes), np.tri(700))
+    assert isinstance(solver_for([cells, many]), DenseSolver)
+
+
+def test_a_query_that_is_solved_early_waits_for_the_others():
+    cells = Marginal(
+        ("a", "b", "c"),
+        tuple(Partition(np.array(labels)) for labels in ([0, 1, 2, 0, 3], [0, 1, 2], [0, 1])),
+    )
+    one = np.zeros((1, 24))
+    one[0, [5, 23]] = 1
+    measured = [block(histogram("a", "b").marginal, 3 * np.eye(15)), block(cells, one)]
+    coarse = Marginal(
+        ("a", "b"), (Partition(np.array([0, 0, 0, 1, 0])), Partition(np.array([0, 1, 2])))
+    )
+    asked = block(coarse, np.tri(6))
+    assert_agree(IterativeSolver(measured), DenseSolver(measured), measured, asked, 0)
