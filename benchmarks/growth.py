@@ -162,7 +162,7 @@ def draw(curves: dict[str, dict[str, list[Cost]]], start_up: dict[str, Cost], pa
                 panel.axhline(least, color=colour, linewidth=1, linestyle=":")
             panel.set_xscale("log", base=2)
             panel.set_yscale("log")
-            panel.set_xticks(sizes, [_short(size) for size in sizes], fontsize=8)
+            panel.set_xticks(sizes, [_short(size) for size in sizes], fontsize=7)
             panel.minorticks_off()
             panel.grid(color="#d9dee7")
             panel.set_axisbelow(True)

@@ -94,6 +94,7 @@ def _balanced(problem: Trace, start: Matrix) -> tuple[float, Matrix]:
     unit = error_of(problem, start)
 
     def objective(weights: Matrix) -> tuple[float, Matrix]:
+        weights = np.maximum(weights, LEAST)  # A step may lead to no weights at all.
         total = float(weights.sum())
         trace, slopes = problem.trace_and_slopes(_squares(weights))
         gradient = 2 * total * trace + 2 * total**2 * weights * slopes
