@@ -76,16 +76,28 @@ def joins_so_far(
     for measurement in measurements:
         count += len(measurement.blocks)
         inside = [n for n, name in enumerate(names) if name in measurement.metadata["members"]]
-        errors = {names[n]: _error(asked.workloads[n], rows[:count], reads[n]) for n in inside}
+        workloads = [asked.workloads[n] for n in inside]
+        each = _errors(workloads, rows[:count], [reads[n] for n in inside])
+        errors = {names[n]: error for n, error in zip(inside, each, strict=True)}
         came = tuple(name for name in errors if not joins or name not in joins[-1].errors)
         joins.append(Join(came, measurement.epsilon, errors))
     return joins
 
 
-def _error(workload: Workload, known: Sequence[Block], reads: Sequence[int]) -> float:
-    """Return a workload's error from those of the known rows that its analyst reads."""
-    solver = solver_for([known[number] for number in reads if number < len(known)])
-    return errors_from(solver, [workload])[0]
+def _errors(
+    workloads: Sequence[Workload], known: Sequence[Block], reads: Sequence[Sequence[int]]
+) -> list[float]:
+    """Return each workload's error from those of the known rows that its analyst reads."""
+    found: dict[int, float] = {}
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for place, numbers in enumerate(reads):
+        inside = tuple(number for number in numbers if number < len(known))
+        groups.setdefault(inside, []).append(place)
+    for numbers, places in groups.items():
+        solver = solver_for([known[number] for number in numbers])
+        errors = errors_from(solver, [workloads[place] for place in places])
+        found |= dict(zip(places, errors, strict=True))
+    return [found[place] for place in range(len(workloads))]
 
 
 def errors_alone(asked: Asked, cache: StrategyCache | None) -> dict[str, float]:

@@ -65,7 +65,7 @@ class Processing:
         """Return the solver whose estimates can be processed."""
         if self == Processing() or _is_plain(blocks):
             return solver_for(blocks)
-        over_chains = nested(blocks)
+        over_chains = _nested(blocks)
         return _large(over_chains) or DenseSolver(over_chains)
 
     def apply(self, solver: Solver, values: Sequence[Matrix]) -> Matrix:
@@ -90,12 +90,20 @@ class Processing:
     def check(self, blocks: Sequence[Block]) -> None:
         """Raise NotSupportedError if what these blocks measure is too large to be processed."""
         if self != Processing() and not _is_plain(blocks):
-            _large(nested(blocks))
+            _large(_nested(blocks))
 
 
 def _is_plain(blocks: Sequence[Block]) -> bool:
     """Tell whether every cell of one marginal is measured alone, all alike."""
     return len(blocks) == 1 and cell_weight(blocks[0]) is not None
+
+
+def _nested(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Return the blocks over partitions that nest; refuse what is too large to be written out."""
+    largest = max((block.marginal.size for block in blocks), default=0)
+    if largest > MOST_OF_ONE:
+        raise _too_large(largest)
+    return nested(blocks)
 
 
 def _large(blocks: Sequence[Block]) -> TableSolver | None:
@@ -106,9 +114,14 @@ def _large(blocks: Sequence[Block]) -> TableSolver | None:
         return None
     solver = TableSolver.of(blocks, found) if size <= MOST_OF_ONE else None
     if solver is None:
-        raise NotSupportedError(
-            f"'nonnegative' and 'consistent' would work on {size:,} cells at once; at most "
-            f"{MOST_CELLS:,} are supported, or {MOST_OF_ONE:,} if one measured combination of "
-            "columns holds all others. Leave them out of the plan: they change no release"
-        )
+        raise _too_large(size)
     return solver
+
+
+def _too_large(size: int) -> NotSupportedError:
+    return NotSupportedError(
+        f"'nonnegative' and 'consistent' would work on {size:,} cells at once; at most "
+        f"{MOST_CELLS:,} are supported, or {MOST_OF_ONE:,} if one measured combination of columns "
+        "holds all others and each of its cells is measured alone. Leave them out of the plan: "
+        "they change no release"
+    )

@@ -21,7 +21,7 @@ So a newcomer does no worse than alone with the own part: there K is missing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -35,7 +35,7 @@ from sqlmadp.mechanism.base import JointStrategy, read_by_all
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.mechanism.waterfilling import Waterfilling, pour_together
 from sqlmadp.schema.kronecker import scaled
-from sqlmadp.schema.marginal import Block
+from sqlmadp.schema.marginal import Block, CellBlock, Marginal
 from sqlmadp.strategy.beside import Known, beside
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.capped import draft_of
@@ -50,6 +50,9 @@ Matrix = NDArray[np.float64]
 
 MIXTURES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 """Parts of the selection for everybody that are tried in mixtures."""
+
+FEW_MIXTURES = (Fraction(1, 2),)
+"""Those of them that are tried where there are too many rows to search, and errors take long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,20 +72,20 @@ class Complement:
         with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
             own = [workloads[n] for n in newcomers]
             poured = Waterfilling(cache=self.cache).select(own, brought)
-            errors = self.errors(poured, workloads, asking.epsilon)
-            asking.caps[newcomers] = np.array(errors)[newcomers]
-            best = self._best([poured, *self._mixtures(poured, workloads)], asking)
-            best = self._best([best, *self._searched(best, asking)], asking)
-        return read_by_all(best.blocks, best.sensitivity, len(workloads))
+            errors = np.array(self.errors(poured, workloads, asking.epsilon))
+            asking.caps[newcomers] = errors[newcomers]
+            best = _Tried(poured, errors)
+            best = self._best(best, self._mixtures(poured, workloads), asking)
+            best = self._best(best, self._searched(best.strategy, asking), asking)
+        return read_by_all(best.strategy.blocks, best.strategy.sensitivity, len(workloads))
 
-    def _best(self, candidates: Sequence[JointStrategy], asking: _Asking) -> JointStrategy:
-        """Return the candidate of least total error within the caps; the first one is."""
-        best, least = candidates[0], math.inf
+    def _best(self, first: _Tried, candidates: Iterable[JointStrategy], asking: _Asking) -> _Tried:
+        """Return what has the least total error within the caps; the first one is within."""
+        best = first
         for candidate in candidates:
             errors = np.array(self.errors(candidate, asking.workloads, asking.epsilon))
-            within = candidate is candidates[0] or (errors <= asking.caps).all()
-            if within and math.fsum(errors) < least:
-                best, least = candidate, math.fsum(errors)
+            if (errors <= asking.caps).all() and math.fsum(errors) < math.fsum(best.errors):
+                best = _Tried(candidate, errors)
         return best
 
     def errors(
@@ -103,7 +106,8 @@ class Complement:
         except NotSupportedError:  # Too large to be selected for as a whole, not one by one.
             return
         yield read_by_all(for_all.blocks, for_all.total, 1)
-        for part in MIXTURES:
+        many = sum(block.rows for block in (*self.known, *poured.blocks)) > MOVE_ROWS
+        for part in FEW_MIXTURES if many else MIXTURES:
             rest = (poured.blocks, poured.sensitivity, 1 - part)
             yield pour_together([rest, (for_all.blocks, for_all.total, part)], 1)
 
@@ -140,9 +144,34 @@ class _Asking:
     caps: Matrix
 
 
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """A strategy and everybody's error with it: errors of large scopes take long."""
+
+    strategy: JointStrategy
+    errors: Matrix
+
+
 def errors_from(solver: Solver, workloads: Sequence[Workload]) -> tuple[float, ...]:
-    """Return the error of every workload where all noise has variance 1."""
-    return tuple(
-        math.fsum(float(solver.variances(block).sum()) for block in workload.by_scope)
-        for workload in workloads
-    )
+    """Return the error of every workload where all noise has variance 1.
+
+    What several of them ask in the same words is worked out once.
+    """
+    known: dict[tuple[Marginal, int, bytes], float] = {}
+    errors = []
+    for workload in workloads:
+        parts = [(_asked(block), block) for block in workload.by_scope]
+        for key, block in parts:
+            if key not in known:
+                known[key] = float(solver.variances(block).sum())
+        errors.append(math.fsum(known[key] for key, _ in parts))
+    return tuple(errors)
+
+
+def _asked(block: Block) -> tuple[Marginal, int, bytes]:
+    """Return what only blocks of the same rows share."""
+    if isinstance(block, CellBlock):
+        return block.marginal, block.rows, repr(block.weight).encode()
+    matrix = block.matrix
+    arrays = (matrix.indptr, matrix.indices, matrix.data)
+    return block.marginal, block.rows, b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)

@@ -30,15 +30,15 @@ from scipy import sparse
 from scipy.linalg import cholesky, solve_triangular
 
 from sqlmadp.errors import NotCoveredError
-from sqlmadp.schema.kronecker import KroneckerBlock, stacked_products
+from sqlmadp.schema.kronecker import KroneckerBlock, along, stacked_products
 from sqlmadp.schema.marginal import Block, expand
 from sqlmadp.workload.cells import CellsSolver
 from sqlmadp.workload.product_rows import ProductRows
 
 Matrix = NDArray[np.float64]
 
-CHUNK = 1 << 22
-"""Numbers that the right sides solved at once may hold."""
+CHUNK = 1 << 18
+"""Numbers that the right sides solved at once may hold: as many as stay close to the processor."""
 
 CLOSE, CLOSEST = 1e-6, 1e-13
 """Relative residual at which a right side counts as solved: for variances, and for answers.
@@ -54,6 +54,23 @@ SMALL = 1e-3
 
 MOST_STEPS = 1000
 """Steps after which a right side that has not been reached counts as out of reach."""
+
+
+def _of_length_1(block: KroneckerBlock) -> tuple[list[sparse.csr_array], Matrix]:
+    """Return factors of rows of length 1, and the squares of the heights that these have.
+
+    Blocks put what they measure into heights or factors as they like: only so are heights alike.
+    """
+    factors, squares = [], block.heights.astype(np.float64) ** 2
+    for axis, factor in enumerate(block.factors):
+        rows = factor.astype(np.float64)
+        lengths = np.sqrt(np.asarray(rows.power(2).sum(axis=1)))
+        lengths = np.where(lengths > 0, lengths, 1.0)
+        factors.append(sparse.csr_array(sparse.diags_array(1 / lengths) @ rows))
+        squares = squares * np.expand_dims(
+            lengths**2, [a for a in range(squares.ndim) if a != axis]
+        )
+    return factors, squares
 
 
 def _singles(factor: sparse.csr_array) -> NDArray[np.int64]:
@@ -98,6 +115,38 @@ class _Inverse:
         return np.asarray((rows**2) @ self.own - ((rows @ self.flat.T) ** 2).sum(axis=1))
 
 
+@dataclass(frozen=True, eq=False)
+class _Information:
+    """``X`` of one block, to be multiplied by: its factors, and the squares of its heights."""
+
+    factors: tuple[sparse.csr_array, ...]
+    transposed: tuple[sparse.csr_array, ...]
+    squares: Matrix
+
+    @classmethod
+    def of_each(cls, blocks: Sequence[KroneckerBlock], stack: KroneckerBlock) -> list[_Information]:
+        """Return one a block, over the cells of all: no product of rows of two is worked out."""
+        found, start = [], np.zeros(stack.heights.ndim, dtype=np.int64)
+        for block in blocks:
+            end = start + block.heights.shape
+            rows = [slice(a, b) for a, b in zip(start, end, strict=True)]
+            pairs = zip(stack.factors, rows, strict=True)
+            factors = tuple(sparse.csr_array(f[r], dtype=np.float64) for f, r in pairs)
+            transposed = tuple(sparse.csr_array(factor.T) for factor in factors)
+            found.append(cls(factors, transposed, block.heights.astype(np.float64) ** 2))
+            start = end
+        return found
+
+    def times(self, table: Matrix) -> Matrix:
+        """Return a table of all cells, and columns, multiplied by X."""
+        for axis, factor in enumerate(self.factors):
+            table = along(factor, table, axis)
+        table = table * self.squares[..., None]
+        for axis, factor in enumerate(self.transposed):
+            table = along(factor, table, axis)
+        return table
+
+
 class KroneckerSolver(CellsSolver):
     """Solve for Kronecker blocks of one scope."""
 
@@ -106,15 +155,16 @@ class KroneckerSolver(CellsSolver):
         block = stacked_products(blocks)
         super().__init__(block.marginal)
         self._block = block
+        self._information = _Information.of_each(blocks, block)
         self._ends = np.cumsum([each.rows for each in blocks])[:-1]
-        squares = block.heights.astype(np.float64) ** 2
+        factors, squares = _of_length_1(block)
         axes = range(squares.ndim)
         sums = [squares.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes]
         sums[0] = sums[0] / squares.sum() ** (squares.ndim - 1)
         nearest = np.ones(())
         for each in sums:
             nearest = np.multiply.outer(nearest, each)
-        self._inverses = [_Inverse.of(f, s) for f, s in zip(block.factors, sums, strict=True)]
+        self._inverses = [_Inverse.of(f, s) for f, s in zip(factors, sums, strict=True)]
         exact = all(inverse.exact for inverse in self._inverses)
         self.separable = exact and bool(np.allclose(nearest, squares, rtol=1e-12, atol=0))
         self._mean = block.square / block.marginal.size
@@ -140,7 +190,7 @@ class KroneckerSolver(CellsSolver):
     def _solved_variances(self, rows: Matrix) -> Matrix:
         """Return ``2 w z - z X z`` for every row w; an error of z enters it by its square."""
         solution = self._solved(rows, CLOSE)
-        image = self._block.transposed_times(self._block.times(solution))
+        image = self._times(solution)
         return np.asarray((solution * (2 * rows - image)).sum(axis=0))
 
     def total(self, blocks: Sequence[Block]) -> float:
@@ -187,7 +237,7 @@ class KroneckerSolver(CellsSolver):
         for _ in range(MOST_STEPS):
             if (np.sqrt(squares) <= goals).all():
                 return solution
-            image = self._block.transposed_times(self._block.times(direction))
+            image = self._times(direction)
             curvature = (direction * image).sum(axis=0)
             unseen = curvature <= FLAT * self._mean * (direction**2).sum(axis=0)
             if (unseen & (np.sqrt(squares) > goals)).any():
@@ -200,6 +250,12 @@ class KroneckerSolver(CellsSolver):
             turn = np.divide(squares, before, out=np.zeros_like(squares), where=before > 0)
             direction = scaled + turn * direction
         raise NotCoveredError("the query is not a combination of what the release measured")
+
+    def _times(self, columns: Matrix) -> Matrix:
+        """Return ``X columns``."""
+        table = columns.reshape((*self.marginal.shape, columns.shape[1]))
+        images = [part.times(table).reshape(columns.shape) for part in self._information]
+        return np.asarray(sum(images[1:], start=images[0]))
 
     def _preconditioned(self, right: Matrix) -> Matrix:
         table = right.reshape((*self.marginal.shape, right.shape[1]))

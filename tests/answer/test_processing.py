@@ -11,6 +11,7 @@ from sqlmadp.answer.processing import MOST_CELLS, Processing
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.schema.kronecker import KroneckerBlock
 from sqlmadp.schema.marginal import TOTAL, Block, Marginal, Partition, cell_map
 
 SIZES = {"a": 6, "b": 3, "c": 4}
@@ -174,6 +175,17 @@ def test_what_is_too_large_to_be_processed_is_refused_before_it_is_measured():
         NONNEGATIVE.check(blocks)
     Processing().check(blocks)
     NONNEGATIVE.check(blocks[:1])
+
+
+def test_products_that_could_not_be_written_out_are_refused_without_that():
+    groups = Partition.finest(100_000)
+    rows = sparse.eye_array(100_000, format="csr", dtype=np.int64)
+    heights = np.ones((100_000, 1), dtype=np.int64)
+    heights[0] = 2
+    marginal = Marginal(("a", "b"), (groups, Partition.finest(100_000)))
+    everything = sparse.csr_array(np.ones((1, 100_000), dtype=np.int64))
+    with pytest.raises(NotSupportedError, match=r"10,000,000,000 cells .* measured alone"):
+        Processing(nonnegative=True).check([KroneckerBlock(marginal, [rows, everything], heights)])
 
 
 def test_errors_are_explained_only_where_answers_were_processed():
