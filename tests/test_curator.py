@@ -6,6 +6,7 @@ import pytest
 
 import sqlmadp
 from sqlmadp.errors import NotReleasedError
+from sqlmadp.mechanism.independent import Independent
 from sqlmadp.mechanism.waterfilling import Waterfilling
 
 BY_SEX = "-- name: by_sex\nSELECT sex, COUNT(*) AS n FROM visits GROUP BY sex;"
@@ -79,15 +80,10 @@ def test_the_certificate_says_what_the_preview_said(plans, mechanism):
 
 
 def test_the_certificate_is_of_what_was_measured(plan, monkeypatch):
-    release = plan.release()
-    sizes = []
-    select = Waterfilling.select
-
-    def noted(self, workloads, shares):
-        sizes.append(len(workloads))
-        return select(self, workloads, shares)
-
-    monkeypatch.setattr(Waterfilling, "select", noted)
-    _ = release.certificate
-    # Selected anew is only what was not measured: each analyst alone, and without the other.
-    assert set(sizes) == {1}
+    measured = plan.release().certificate
+    # What this machine would select by now is something else, and worse.
+    alone = Independent().select
+    monkeypatch.setattr(Waterfilling, "select", lambda _, *asked: alone(*asked))
+    certificate = plan.released().certificate
+    for name, standing in certificate.analysts.items():
+        assert standing.now == measured.analysts[name].now < standing.alone

@@ -33,8 +33,11 @@ Mask = NDArray[np.bool_]
 CLOSE = 1e-7
 """By how much of a measured value a sign may be wrong; noise is far more."""
 
-SOLVED = 1e-10
+SOLVED = 1e-12
 """What may be left of a right side, relatively, when conjugate gradients end."""
+
+MOST_STEPS = 10
+"""Steps, a cell, that conjugate gradients take at most: one would do, but for rounding."""
 
 TRIES, STEPS = 5, 500
 """Guesses in a row that change all wrong signs without fewer of them, and guesses in all."""
@@ -144,11 +147,12 @@ class TableSolver:
         """Return x with ``X x = moments`` in the free cells, and 0 in the others."""
         cells = np.zeros_like(moments) if start is None else start
         rest = np.where(free, moments - self._times(cells), 0.0)
-        enough = SOLVED**2 * float(moments @ moments)
+        # In units of each cell's own rows, or heavy ones would hide what is left of light ones.
+        enough = SOLVED**2 * float(moments @ (moments / self._diagonal))
         step = better = rest / self._diagonal
         height = float(rest @ better)
-        for _ in range(len(moments) + 1):
-            if float(rest @ rest) <= enough:
+        for _ in range(MOST_STEPS * len(moments)):
+            if height <= enough:
                 break
             pulled = np.where(free, self._times(step), 0.0)
             length = height / float(step @ pulled)
