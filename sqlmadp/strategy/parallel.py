@@ -94,12 +94,14 @@ def _run(
 
 
 def _started(cache: StrategyCache) -> subprocess.Popen[str]:
+    importable = os.pathsep.join(path for path in sys.path if path)
     return subprocess.Popen(
-        [sys.executable, "-m", "sqlmadp.strategy.worker", str(cache.directory)],
+        # -P: never a module that happens to lie in the folder that the command runs in.
+        [sys.executable, "-P", "-m", "sqlmadp.strategy.worker", str(cache.directory)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | dict.fromkeys(THREADS, "1"),
+        env=os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": importable},
         start_new_session=True,  # Ctrl-C reaches the caller alone, who then ends the processes.
     )
 

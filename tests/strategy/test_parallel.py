@@ -48,6 +48,15 @@ def test_processes_select_what_one_would_and_tell_how_far_they_are(
     assert not [path for path in tmp_path.iterdir() if path.suffix != ".npz"]
 
 
+def test_processes_import_nothing_from_the_folder_they_run_in(tmp_path, forgetful, monkeypatch):
+    (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')")
+    monkeypatch.chdir(tmp_path)
+    cache = StrategyCache(tmp_path / "cache")
+    told = []
+    select_all(WORKLOADS, cache, processes=2, progress=lambda *given: told.append(given))
+    assert told[-1] == (4, 4)
+
+
 def test_an_interrupt_ends_the_processes_and_leaves_the_cache_valid(
     tmp_path, forgetful, monkeypatch
 ):
