@@ -107,10 +107,8 @@ class TableSolver:
     def _over_cells(self, block: Block) -> sparse.csr_array:
         """Return the rows of a block over the cells of the table."""
         block = reduced(block)
-        finest = dict(zip(self._table.scope, self._table.partitions, strict=True))
-        for name, partition in zip(block.marginal.scope, block.marginal.partitions, strict=True):
-            if name not in finest or finest[name].refine(partition).size > finest[name].size:
-                raise NotCoveredError("the release does not tell apart what the query tells apart")
+        if not self._table.resolves(block.marginal):
+            raise NotCoveredError("the release does not tell apart what the query tells apart")
         return sparse.csr_array(block.matrix[:, cell_map(block.marginal, self._table)])
 
     def _each(self, values: Sequence[Matrix], solve: Callable[[Matrix], Matrix]) -> Matrix:

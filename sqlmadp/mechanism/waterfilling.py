@@ -20,13 +20,12 @@ from sqlmadp.mechanism.base import (
     read_by_all,
     whole_shares,
 )
-from sqlmadp.schema.kronecker import KroneckerBlock, as_products, scaled
+from sqlmadp.schema.kronecker import KroneckerBlock, read_as_products, scaled
 from sqlmadp.schema.marginal import (
     Block,
     CellBlock,
     Marginal,
     Partition,
-    cell_weight,
     expand,
 )
 from sqlmadp.strategy.cache import StrategyCache
@@ -91,13 +90,11 @@ def _poured_scope(blocks: Sequence[Block]) -> list[Block]:
     products: list[KroneckerBlock] = []
     others: list[Block] = []
     for block in blocks:
-        weight = None if isinstance(block, KroneckerBlock) else cell_weight(block)
-        if isinstance(block, KroneckerBlock):
-            products.append(block)
-        elif weight is not None:
-            products.append(as_products(CellBlock(block.marginal, weight)))
-        else:
+        read = read_as_products(block)
+        if read is None:
             others.append(block)
+        else:
+            products.append(read)
     return [pour_products(products), *([_poured(others)] if others else [])]
 
 

@@ -109,17 +109,19 @@ def as_products(block: CellBlock) -> KroneckerBlock:
     return KroneckerBlock(block.marginal, factors, heights)
 
 
+def read_as_products(block: Block) -> KroneckerBlock | None:
+    """Return a Kronecker block as it is, cells that are measured alone as one; None otherwise."""
+    if isinstance(block, KroneckerBlock):
+        return block
+    weight = cell_weight(block)
+    return None if weight is None else as_products(CellBlock(block.marginal, weight))
+
+
 def products_of_one_scope(blocks: Sequence[Block]) -> list[KroneckerBlock] | None:
     """Return blocks of one scope as Kronecker blocks, if one is and the others measure cells."""
     if len({block.marginal.scope for block in blocks}) > 1:
         return None
-    found = []
-    for block in blocks:
-        weight = None if isinstance(block, KroneckerBlock) else cell_weight(block)
-        if isinstance(block, KroneckerBlock):
-            found.append(block)
-        elif weight is not None:
-            found.append(as_products(CellBlock(block.marginal, weight)))
+    found = [products for block in blocks if (products := read_as_products(block)) is not None]
     some = any(isinstance(block, KroneckerBlock) for block in blocks)
     return found if some and len(found) == len(blocks) else None
 

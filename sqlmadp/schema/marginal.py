@@ -91,6 +91,14 @@ class Marginal:
         """Return the number of cells (exact, of any size)."""
         return math.prod(self.shape)
 
+    def resolves(self, other: Marginal) -> bool:
+        """Return whether this marginal tells apart all that ``other`` does."""
+        place = dict(zip(self.scope, self.partitions, strict=True))
+        return all(
+            name in place and place[name].refine(partition).size == place[name].size
+            for name, partition in zip(other.scope, other.partitions, strict=True)
+        )
+
 
 TOTAL = Marginal((), ())
 """The marginal of no column: one cell, the whole table."""

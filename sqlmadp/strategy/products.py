@@ -103,7 +103,7 @@ def _candidates(
 ) -> Iterator[Marginal]:
     """Yield the products to weigh: what was asked first, then all that is coarser."""
     maximal = [
-        top for top in tops if not any(_inside(top, other) for other in tops if other != top)
+        top for top in tops if not any(other.resolves(top) for other in tops if other != top)
     ]
     yield from maximal
     names = sorted(levels)
@@ -111,7 +111,7 @@ def _candidates(
     for choice in itertools.product(*((None, *each) for each in few)):
         chosen = {n: p for n, p in zip(names, choice, strict=True) if p is not None}
         marginal = Marginal(tuple(chosen), tuple(chosen.values()))
-        if marginal not in maximal and any(_inside(marginal, top) for top in maximal):
+        if marginal not in maximal and any(top.resolves(marginal) for top in maximal):
             yield marginal
 
 
@@ -168,12 +168,3 @@ def _chain(used: Iterable[Partition], sets: set[bytes]) -> list[Partition]:
         if known.size > 1 and known not in chain:
             chain.append(known)
     return chain
-
-
-def _inside(one: Marginal, other: Marginal) -> bool:
-    """Tell whether ``other`` tells apart all that ``one`` does."""
-    place = dict(zip(other.scope, other.partitions, strict=True))
-    return all(
-        name in place and place[name].refine(partition).size == place[name].size
-        for name, partition in zip(one.scope, one.partitions, strict=True)
-    )

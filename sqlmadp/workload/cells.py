@@ -57,19 +57,11 @@ class CellsSolver(ABC):
 
 def resolved(block: Block, measured: Marginal) -> Block:
     """Return a block, reduced if need be, or raise if it is finer than what was measured."""
-    if not _resolves(measured, block.marginal):
+    if not measured.resolves(block.marginal):
         block = reduced(block)  # What no row depends on need not have been measured.
-    if not _resolves(measured, block.marginal):
+    if not measured.resolves(block.marginal):
         raise NotCoveredError("the release does not tell apart what the query tells apart")
     return block
-
-
-def _resolves(measured: Marginal, marginal: Marginal) -> bool:
-    place = dict(zip(measured.scope, measured.partitions, strict=True))
-    return all(
-        name in place and place[name].refine(partition).size == place[name].size
-        for name, partition in zip(marginal.scope, marginal.partitions, strict=True)
-    )
 
 
 class IdentitySolver(CellsSolver):

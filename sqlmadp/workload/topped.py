@@ -162,12 +162,4 @@ class ToppedSolver(CellsSolver):
 def _holds_all(marginals: Set[Marginal]) -> Marginal | None:
     """Return the marginal that tells apart whatever any of the others does; None if none does."""
     widest = max(marginals, key=lambda marginal: (len(marginal.scope), marginal.size))
-    place = dict(zip(widest.scope, widest.partitions, strict=True))
-    if not all(place.keys() >= set(marginal.scope) for marginal in marginals):
-        return None
-    finer = all(
-        place[name].refine(partition).size == place[name].size
-        for marginal in marginals
-        for name, partition in zip(marginal.scope, marginal.partitions, strict=True)
-    )
-    return widest if finer else None
+    return widest if all(map(widest.resolves, marginals)) else None
