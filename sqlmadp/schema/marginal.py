@@ -171,14 +171,26 @@ def cell_weight(block: Block) -> int | float | None:
     """Return the weight of every cell, if the rows are the cells in order; None otherwise."""
     if isinstance(block, CellBlock):
         return block.weight
-    rows, columns = block.rows, block.marginal.size
-    if rows != columns:
+    weight = weight_in_any_order(block)
+    if weight is None or not np.array_equal(block.matrix.indices, np.arange(block.rows)):
         return None
-    matrix = block.matrix
-    if matrix.nnz != rows or not (matrix.data == matrix.data[0]).all():
+    return weight
+
+
+def weight_in_any_order(block: Block) -> int | float | None:
+    """Return the weight of every cell, if each row is a cell of its own; None otherwise.
+
+    ``GROUP BY b, a`` asks for the same cells as ``GROUP BY a, b``, in another order.
+    """
+    if isinstance(block, CellBlock):
+        return block.weight
+    rows, matrix = block.rows, block.matrix
+    if rows != block.marginal.size or matrix.nnz != rows:
         return None
-    in_order = np.array_equal(matrix.indptr, np.arange(rows + 1))
-    if not in_order or not np.array_equal(matrix.indices, np.arange(columns)):
+    alone = np.array_equal(matrix.indptr, np.arange(rows + 1))
+    if not alone or not (matrix.data == matrix.data[0]).all():
+        return None
+    if len(np.unique(matrix.indices)) < rows:
         return None
     weight: int | float = matrix.data[0].item()
     return weight

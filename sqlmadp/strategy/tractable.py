@@ -46,7 +46,7 @@ def entangled(blocks: Sequence[Block]) -> Entangled | None:
     if overlapping_cells(blocks) <= layout.MOST_COORDINATES:
         return None
     workload = Workload.of(blocks)
-    if PlainWorkload.of(workload.blocks) is not None:
+    if PlainWorkload.of(workload.by_scope) is not None:
         return None
     groups = sum(scope.groups for scope in workload.scopes)
     count = coordinates(scope.marginal for scope in workload.scopes)
@@ -70,7 +70,7 @@ def dense_groups(blocks: Sequence[Block]) -> int:
     """
     workload = Workload.of(blocks)
     groups = sum(scope.groups for scope in workload.scopes)
-    plain = PlainWorkload.of(workload.blocks) is not None
+    plain = PlainWorkload.of(workload.by_scope) is not None
     if plain and len(workload.scopes) == 1:
         return 0
     whole = layout.holds_all(workload)

@@ -24,7 +24,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.errors import NotCoveredError
-from sqlmadp.schema.marginal import Block, CellBlock, Marginal, Partition, cell_weight, expand
+from sqlmadp.schema.marginal import (
+    Block,
+    CellBlock,
+    Marginal,
+    Partition,
+    cell_weight,
+    expand,
+    weight_in_any_order,
+)
 from sqlmadp.workload.factor import COVERED
 from sqlmadp.workload.reduce import reduced
 
@@ -75,8 +83,9 @@ class DiagonalSolver:
     def variances(self, block: Block) -> Matrix:
         """Return each row's variance in units of the noise variance."""
         block = self._resolved(block)
-        if isinstance(block, CellBlock):
-            return np.full(block.rows, self._total(block) / block.rows)
+        weight = weight_in_any_order(block)
+        if weight is not None:  # All cells have the same variance.
+            return np.full(block.rows, self._total(CellBlock(block.marginal, weight)) / block.rows)
         parts = [np.zeros(0)]
         for rows in self._slices(block):
             variances = np.zeros(len(rows))

@@ -10,8 +10,9 @@ just when ``w_d = z^T T`` for ``z = R^-T w_i``, and then ``w (A^T A)^- w^T = |z|
 
 The Cholesky factor of ``A^T A`` is R, but forming that product squares the condition number: a
 row of weight 1 beside one of weight 10^8 leaves nothing of itself.  So Cholesky serves while its
-pivots are large.  Otherwise R comes from A itself by Householder reflections with pivoting,
-heavy rows first, which is accurate row by row.
+pivots are large; with pivoting, also where A itself, not the product, shows that whatever has none
+depends on the rest.  Otherwise R comes from A by Householder reflections with pivoting, heavy
+rows first, which is accurate row by row, and takes many times as long.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr
+from scipy.linalg import qr, solve_triangular
+from scipy.linalg.lapack import dpstrf
 
 from sqlmadp.schema.marginal import Labels
 from sqlmadp.workload.triangle import Triangle
@@ -33,6 +35,9 @@ LARGE_PIVOT = 1e-5
 
 DEPENDENT = 1e-11
 """Pivot, after scaling, below which a coordinate depends on those before it."""
+
+COMBINATIONS = 8
+"""Combinations of dependent coordinates by which all of them are checked."""
 
 COVERED = 1e-6
 """Distance from the row space, relative to its largest coefficient, at which a query is inside."""
@@ -75,8 +80,10 @@ class Factor:
             order = np.concatenate([used[places], order[rank:]])
             self._rest = np.zeros((rank, size - rank))
         else:
-            rows = _stacked(parts(), size)
-            factor, order = _pivoted_qr(rows * np.where(unused, 0, self._scale))
+            rows = _stacked(parts(), size) * np.where(unused, 0, self._scale)
+            whole = np.zeros((size, size))
+            whole[np.ix_(used, used)] = scaled
+            factor, order = _pivoted_cholesky(whole, rows) or _pivoted_qr(rows)
             rank = len(factor)
             self._triangle = Triangle((factor[None, :, :rank],))
             self._rest = factor[:, rank:]
@@ -126,6 +133,21 @@ def _cholesky(gram: Matrix) -> tuple[Triangle, Labels] | None:
     except np.linalg.LinAlgError:
         return None
     return None if triangle.smallest**2 < LARGE_PIVOT else (triangle, order)
+
+
+def _pivoted_cholesky(gram: Matrix, rows: Matrix) -> tuple[Matrix, Labels] | None:
+    """Return the rows of ``[R T]`` and the order of the columns in it; None if a pivot is small.
+
+    Columns without a pivot must be combinations of the others, for the rows themselves: some
+    random ones of these combinations are multiplied out.
+    """
+    upper, order, rank, _ = dpstrf(gram, tol=LARGE_PIVOT)
+    order, factor = np.asarray(order, dtype=np.int64) - 1, np.triu(upper)[:rank]
+    chosen = np.random.default_rng(0).standard_normal((len(gram) - rank, COMBINATIONS))
+    inside = solve_triangular(factor[:, :rank], factor[:, rank:] @ chosen, check_finite=False)
+    rest = rows[:, order[:rank]] @ inside - rows[:, order[rank:]] @ chosen
+    largest = max(np.abs(inside).max(initial=0.0), 1.0)
+    return None if np.abs(rest).max(initial=0.0) > DEPENDENT * largest else (factor, order)
 
 
 def _pivoted_qr(rows: Matrix) -> tuple[Matrix, Labels]:

@@ -8,13 +8,15 @@ groups is as good as one over cells, and the optimiser sees only
     gram = V^T V,   V = the stacked queries over groups
 
 which is all that the expected error depends on.  The queries are stacked in an order of their
-own, whatever order they are asked in: sums over them round the same way, and the fingerprint
-is made of them.  So analysts who ask the same get the same strategy, bit for bit.
+own, whatever order they are asked in (all cells of a marginal in theirs): sums over them round the
+same way, and the fingerprint is made of them.  So analysts who ask the same get the same
+strategy, bit for bit.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
@@ -29,8 +31,8 @@ from sqlmadp.schema.marginal import (
     Labels,
     Marginal,
     Partition,
-    cell_weight,
     expand,
+    weight_in_any_order,
 )
 from sqlmadp.workload.reduce import distinct_columns, reduced
 
@@ -41,6 +43,9 @@ FULL = 20
 
 SLICE = 1 << 22
 """Numbers that one dense slice of the queries may hold."""
+
+DIGITS = 12
+"""Digits of the weight of cells that are asked for several times."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +77,7 @@ class Workload:
     def by_scope(self) -> tuple[Block, ...]:
         """Return the same queries as one block a scope."""
         return tuple(
-            blocks[0] if _is_cells(blocks) else self._stack(scope).over_cells
+            _all_cells(blocks) or self._stack(scope).over_cells
             for scope, blocks in self._parts.items()
         )
 
@@ -81,8 +86,8 @@ class Workload:
         """Return a hash that equal questions share, in whatever order they are asked."""
         digest = hashlib.sha256()
         for scope, blocks in self._parts.items():
-            if _is_cells(blocks):  # Very many cells are never written out.
-                marginal, shape, contents = _contents_of_cells(blocks[0])
+            if cells := _all_cells(blocks):  # Very many cells are never written out.
+                marginal, shape, contents = _contents_of_cells(cells)
             else:
                 marginal, shape, contents = _contents(self._stack(scope))
             sizes = [len(partition.labels) for partition in marginal.partitions]
@@ -95,7 +100,9 @@ class Workload:
     def _stack(self, scope: tuple[str, ...]) -> ScopeWorkload:
         """Return the queries of one scope, stacked when they are first asked for."""
         if scope not in self._stacks:
-            self._stacks[scope] = ScopeWorkload.of(self._parts[scope])
+            blocks = self._parts[scope]
+            cells = _all_cells(blocks)
+            self._stacks[scope] = ScopeWorkload.of(blocks if cells is None else [cells])
         return self._stacks[scope]
 
     @cached_property
@@ -113,9 +120,22 @@ def _times(block: Block, factor: float) -> Block:
     return Block(block.marginal, block.matrix * factor)
 
 
-def _is_cells(blocks: list[Block]) -> bool:
-    """Tell whether the queries of a scope are its cells, which need no stacking."""
-    return len(blocks) == 1 and isinstance(blocks[0], CellBlock)
+def _all_cells(blocks: Sequence[Block]) -> CellBlock | None:
+    """Return the cells of a marginal if that is all that the queries of a scope ask for.
+
+    They need no stacking, in whatever order they are asked for, and however often: twice the same
+    query counts as much as one that is multiplied by the root of two.
+    """
+    weights = [weight_in_any_order(block) for block in blocks]
+    marginal = blocks[0].marginal
+    known = [float(weight) for weight in weights if weight is not None]
+    if len(known) < len(blocks) or any(block.marginal != marginal for block in blocks):
+        return None
+    if len(known) == 1:
+        return CellBlock(marginal, known[0])
+    # Rounded, so that it does not matter which of them were brought together first.
+    square = float(f"{math.fsum(weight**2 for weight in known):.{DIGITS}g}")
+    return CellBlock(marginal, math.sqrt(square))
 
 
 def _contents(scope: ScopeWorkload) -> tuple[Marginal, tuple[int, int], bytes]:
@@ -124,11 +144,8 @@ def _contents(scope: ScopeWorkload) -> tuple[Marginal, tuple[int, int], bytes]:
     return scope.marginal, (int(rows), int(groups)), _bytes(scope.labels, scope.queries)
 
 
-def _contents_of_cells(block: Block) -> tuple[Marginal, tuple[int, int], bytes]:
-    weight = cell_weight(block)
-    if weight is None:
-        raise ValueError("not the cells of a marginal")
-    return block.marginal, (block.rows, block.rows), _cell_contents(block.rows, float(weight))
+def _contents_of_cells(cells: CellBlock) -> tuple[Marginal, tuple[int, int], bytes]:
+    return cells.marginal, (cells.rows, cells.rows), _cell_contents(cells.rows, cells.weight)
 
 
 @lru_cache(maxsize=16)
