@@ -48,6 +48,8 @@ path = "people.ledger"
 budget = "1"
 """
 FIRST = {"rows": 2_000_000, "cells": 1200, "statements": 10, "analysts": 4}
+START = FIRST | {"rows": 10_000_000}
+"""Where each curve starts: fewer rows than that hardly show beside everything else."""
 LEAST = {"rows": 1, "cells": 24, "statements": 1, "analysts": 1}
 STATED = {"rows": 1.0, "cells": 1.0, "statements": 1.5, "analysts": 2.0}
 """The most that time grows by, as a power of the size."""
@@ -111,7 +113,7 @@ def curve(name: str, steps: int) -> dict[str, list[Cost]]:
     """Print and return what every size takes."""
     found: dict[str, list[Cost]] = {command: [] for command in COMMANDS}
     for step in range(steps):
-        size = FIRST[name] * 2**step
+        size = START[name] * 2**step
         each = costs(**(FIRST | {name: size}))
         shown = ""
         for command, cost in each.items():
@@ -154,7 +156,7 @@ def draw(curves: dict[str, dict[str, list[Cost]]], start_up: dict[str, Cost], pa
         for row, (measure, title) in enumerate(measures.items()):
             panel = panels[row][column]
             for (command, every), mark in zip(found.items(), "os", strict=True):
-                sizes = [FIRST[name] * 2**step for step in range(len(every))]
+                sizes = [START[name] * 2**step for step in range(len(every))]
                 values = [getattr(cost, measure) for cost in every]
                 colour = COLOURS[command]
                 panel.plot(sizes, values, f"{mark}-", color=colour, label=command, markersize=4)

@@ -62,9 +62,8 @@ def late(settings: Settings, number: int, name: str) -> tuple[float, float, floa
     first = mechanism.select(there, [share] * len(there))
     weight = 1 / math.sqrt(noise_variance(first.sensitivity, share * len(there)))
     choice = Complement(known=tuple(Block(b.marginal, b.matrix * weight) for b in first.blocks))
-    added = choice.select(workloads, [None] * len(there) + [share])
+    now = choice.select(workloads, [None] * len(there) + [share]).errors
     before = choice.errors(None, there, share)
-    now = choice.errors(added, workloads, share)
     shares = [share] * len(workloads)
     at_once = expected_errors(mechanism.select(workloads, shares), workloads, Fraction(1))
     alone = expected_errors(mechanism.select(workloads[-1:], [share]), workloads[-1:], share)

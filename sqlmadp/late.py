@@ -22,7 +22,7 @@ from sqlmadp.answer.reconstruct import recut, weighed
 from sqlmadp.asked import Asked
 from sqlmadp.errors import InternalError, PlanError, Problem
 from sqlmadp.mechanism.base import JointStrategy
-from sqlmadp.mechanism.complement import Complement
+from sqlmadp.mechanism.complement import Added, Complement
 from sqlmadp.mechanism.independent import Independent
 from sqlmadp.plan import Plan
 from sqlmadp.private import Ledger, Measurement
@@ -125,19 +125,20 @@ def complement(asked: Asked, base: Base, cache: StrategyCache | None) -> JointSt
     choice = Complement(known=known, cache=cache)
     neighbours = asked.domain.records_between_neighbours
     epsilons = [brought[name] / neighbours if name in new else None for name in names]
-    added = choice.select(asked.workloads, epsilons)
-    _check(asked, base, choice, added)
+    chosen = choice.select(asked.workloads, epsilons)
+    _check(asked, base, choice, chosen)
+    added = chosen.strategy
     everyone = tuple(range(len(known) + len(added.blocks)))
     return JointStrategy(added.blocks, added.sensitivity, (everyone,) * len(names))
 
 
-def _check(asked: Asked, base: Base, choice: Complement, added: JointStrategy) -> None:
+def _check(asked: Asked, base: Base, choice: Complement, chosen: Added) -> None:
     """Raise before anything is spent if somebody's error would rise after all."""
     new = base.newcomers(asked.plan)
-    pairs = zip(asked.plan.analysts, asked.workloads, strict=True)
-    there = [workload for analyst, workload in pairs if analyst.name not in new]
+    there = [n for n, analyst in enumerate(asked.plan.analysts) if analyst.name not in new]
     epsilon = base.epsilon(asked.plan) / asked.domain.records_between_neighbours
-    before, after = (choice.errors(each, there, epsilon) for each in (None, added))
+    before = choice.errors(None, [asked.workloads[n] for n in there], epsilon)
+    after = [chosen.errors[n] for n in there]
     if any(now > (1 + ROUNDING) * was for was, now in zip(before, after, strict=True)):
         raise InternalError("an error would rise by what newcomers add; nothing was spent")
 

@@ -22,14 +22,12 @@ from sqlmadp.joining import changed_by, errors_alone, joins_so_far
 from sqlmadp.late import Base, find_base, known_rows
 from sqlmadp.mechanism.bounds import bounds
 from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.complement import errors_from
 from sqlmadp.mechanism.fairness import Outcome, noise_variance
 from sqlmadp.plan import Plan
-from sqlmadp.preview import Preview, Previews, preview, query_error
+from sqlmadp.preview import Preview, Previews, preview, read_from
 from sqlmadp.private import Ledger
 from sqlmadp.release import added
 from sqlmadp.strategy.cache import StrategyCache, default_directory
-from sqlmadp.workload.solver import solver_for
 
 
 def preview_plan(
@@ -45,18 +43,30 @@ def preview_plan(
     if previews.base is None:
         previews |= preview(asked, mechanisms, cache, progress)
         return previews
+    added_alike: Preview | None = None
     for name in mechanisms:
         progress(f"mechanism {name}")
         changed = replace(asked, plan=replace(asked.plan, mechanism=name))
         try:
-            previews[name] = late_preview(changed, previews.base, cache)
+            like = None if name == "independent" else added_alike
+            previews[name] = found = late_preview(changed, previews.base, cache, like)
+            added_alike = added_alike if name == "independent" else found
         except NotSupportedError as error:
             previews[name] = error
     return previews
 
 
-def late_preview(asked: Asked, base: Base, cache: StrategyCache | None) -> Preview:
-    """Return what newcomers would add, and everybody's errors from all measurements then."""
+def late_preview(
+    asked: Asked, base: Base, cache: StrategyCache | None, like: Preview | None = None
+) -> Preview:
+    """Return what newcomers would add, and everybody's errors from all measurements then.
+
+    ``like`` is that of another mechanism under which newcomers add the same: under all but
+    Independent they do, and nothing differs but what each would have had alone.
+    """
+    if like is not None:
+        alone = tuple(errors_alone(asked, cache).values())
+        return replace(like, outcome=replace(like.outcome, alone=alone))
     plan = asked.plan
     strategy = added(asked, base, cache)
     epsilon = base.epsilon(plan) / asked.domain.records_between_neighbours
@@ -64,26 +74,21 @@ def late_preview(asked: Asked, base: Base, cache: StrategyCache | None) -> Previ
     rows = [*known_rows(base.measurements, asked.domain)]
     rows += [weighed(block, weight) for block in strategy.blocks]
     with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
-        solvers = {reads: solver_for([rows[n] for n in reads]) for reads in set(strategy.reads)}
-        readers = [solvers[reads] for reads in strategy.reads]
-        pairs = zip(readers, asked.workloads, strict=True)
-        errors = tuple(errors_from(solver, [workload])[0] for solver, workload in pairs)
+        read = read_from(asked, rows, strategy.reads)
         alone = tuple(errors_alone(asked, cache).values())
         compared = bounds(asked.workloads, asked.epsilon_per_record, cache)
         joins = joins_so_far(asked, base.measurements, strategy.reads)
     names = [analyst.name for analyst in plan.analysts]
+    errors = tuple(each.total for each in read)
     now = dict(zip(names, errors, strict=True))
     joins.append(Join(tuple(base.newcomers(plan)), base.epsilon(plan), now))
     interference = np.ones((len(names), len(names)))
     for place, name in enumerate(names):
         for newcomer, change in changed_by(name, joins).items():
             interference[names.index(newcomer), place] = change
-    queries = (
-        tuple(query_error(query, solver, 1.0) for query in own)
-        for own, solver in zip(asked.queries, readers, strict=True)
-    )
+    queries = tuple(each.queries(variance=1.0) for each in read)
     given = Outcome(strategy, errors, alone, interference)
-    return Preview(given, compared, tuple(queries), tuple(joins))
+    return Preview(given, compared, queries, tuple(joins))
 
 
 def _base(asked: Asked) -> Base | None:

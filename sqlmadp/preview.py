@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from sqlmadp.answer.result import number
@@ -14,14 +16,19 @@ from sqlmadp.asked import Asked
 from sqlmadp.certificate import Join, joins
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.late import Base
+from sqlmadp.mechanism.base import settled
 from sqlmadp.mechanism.bounds import Bounds, bounds
 from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.fairness import Outcome, noise_variance, outcome
-from sqlmadp.mechanism.searches import searches
+from sqlmadp.mechanism.fairness import Outcome, compared, noise_variance
+from sqlmadp.mechanism.searches import searches, weighted_searches
+from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.parallel import select_all
 from sqlmadp.workload.solver import Solver, solver_for
+from sqlmadp.workload.variances import variances_of
+
+Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -88,12 +95,15 @@ def preview(
     mechanisms = list(mechanisms)
     wanted = searches(mechanisms, asked.workloads)
     select_all(wanted, cache, progress=selecting(progress))
+    shares = [analyst.share for analyst in asked.plan.analysts]
+    weighted = weighted_searches(mechanisms, asked.workloads, shares, cache)
+    select_all(weighted, cache, progress=selecting(progress))
     with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
-        compared = bounds(asked.workloads, asked.epsilon_per_record, cache)
+        lowest = bounds(asked.workloads, asked.epsilon_per_record, cache)
         for name in mechanisms:
             progress(f"mechanism {name}")
             try:
-                previews[name] = _preview(asked, name, cache, compared)
+                previews[name] = _preview(asked, name, cache, lowest, leaving_out(name, progress))
             except NotSupportedError as error:
                 previews[name] = error
     return previews
@@ -104,24 +114,75 @@ def selecting(progress: Callable[[str], None]) -> Callable[[int, int], None]:
     return lambda done, total: progress(f"selecting strategies: {done} of {total}")
 
 
-def _preview(asked: Asked, name: str, cache: StrategyCache | None, compared: Bounds) -> Preview:
+def leaving_out(name: str, progress: Callable[[str], None]) -> Callable[[int, int], None]:
+    """Return what tells how many analysts were left out of a mechanism's collective."""
+    return lambda done, total: progress(f"mechanism {name}: {done} of {total} left out")
+
+
+def _preview(
+    asked: Asked,
+    name: str,
+    cache: StrategyCache | None,
+    lowest: Bounds,
+    progress: Callable[[int, int], None],
+) -> Preview:
     shares = [analyst.share for analyst in asked.plan.analysts]
-    mechanism = MECHANISMS[name](asked.columns, cache)
-    expected = outcome(mechanism, asked.workloads, shares, asked.epsilon_per_record)
-    variance = noise_variance(expected.strategy.sensitivity, asked.epsilon_per_record)
-    known = {
-        reads: solver_for([expected.strategy.blocks[number] for number in reads])
-        for reads in set(expected.strategy.reads)
-    }
-    queries = [
-        tuple(query_error(query, known[reads], variance) for query in own)
-        for own, reads in zip(asked.queries, expected.strategy.reads, strict=True)
-    ]
-    return Preview(expected, compared, tuple(queries), joins(asked, mechanism))
+    epsilon = asked.epsilon_per_record
+    mechanism = settled(MECHANISMS[name](asked.columns, cache), asked.workloads, shares)
+    strategy = mechanism.select(asked.workloads, shares)
+    variance = noise_variance(strategy.sensitivity, epsilon)
+    read = read_from(asked, strategy.blocks, strategy.reads)
+    errors = tuple(variance * each.total for each in read)
+    expected = compared(
+        mechanism, strategy, asked.workloads, shares, epsilon, together=errors, progress=progress
+    )
+    queries = tuple(each.queries(variance) for each in read)
+    return Preview(expected, lowest, queries, joins(asked, mechanism))
 
 
-def query_error(query: BoundQuery, solver: Solver, variance: float) -> QueryError:
-    """Return the expected error of a query, from rows whose noise has the given variance."""
-    spread = [solver.variances(block) for block in query.aggregates]
-    mean = float(np.concatenate(spread).mean()) if spread else 0.0
-    return QueryError(query.name, query.rows, float(np.sqrt(variance * mean)))
+@dataclass(frozen=True, eq=False)
+class Read:
+    """The variances of an analyst's queries from the rows that the analyst reads."""
+
+    asked: tuple[BoundQuery, ...]
+    blocks: tuple[Matrix, ...]
+    """One variance a row of every block of the workload, in units of the noise variance.
+
+    A query's rows are scaled by the root of its weight.
+    """
+
+    @property
+    def total(self) -> float:
+        """Return the sum of all variances."""
+        return math.fsum(float(block.sum()) for block in self.blocks)
+
+    def queries(self, variance: float) -> tuple[QueryError, ...]:
+        """Return the expected error of every query, from rows of noise of the given variance."""
+        found, left = [], list(self.blocks)
+        for query in self.asked:
+            count = len(query.aggregates)
+            own, left = left[:count], left[count:]
+            mean = float(np.concatenate(own).mean()) if own else 0.0
+            mean /= float(query.statement.weight)
+            found.append(QueryError(query.name, query.rows, float(np.sqrt(variance * mean))))
+        return tuple(found)
+
+
+def read_from(
+    asked: Asked, rows: Sequence[Block], reads: Sequence[tuple[int, ...]]
+) -> tuple[Read, ...]:
+    """Return what each analyst's queries are known to from those rows that each one reads.
+
+    Whoever reads the same and asks the same is worked out once.
+    """
+    solvers: dict[tuple[int, ...], Solver] = {}
+    known: dict[tuple[tuple[int, ...], tuple[Block, ...]], tuple[Matrix, ...]] = {}
+    found = []
+    for numbers, workload, own in zip(reads, asked.workloads, asked.queries, strict=True):
+        if numbers not in solvers:
+            solvers[numbers] = solver_for([rows[number] for number in numbers])
+        key = (numbers, workload.blocks)
+        if key not in known:
+            known[key] = variances_of(workload, solvers[numbers])
+        found.append(Read(own, known[key]))
+    return tuple(found)

@@ -36,6 +36,7 @@ from sqlmadp.plan import Plan
 from sqlmadp.preview import selecting
 from sqlmadp.private import Ledger, Measurement, measure
 from sqlmadp.private.engines import Source
+from sqlmadp.private.together import answer_bytes
 from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.limits import Limits, advice
@@ -174,7 +175,7 @@ def release(
                 select_all(wanted, cache, progress=selecting(progress))
                 progress("selecting a strategy")
                 strategy = select(asked, cache) if base is None else added(asked, base, cache)
-                _require_memory(strategy, plan.limits)
+                _require_memory(strategy, asked.domain, plan.limits)
                 progress("measuring")
                 measurement = measure(
                     strategy.blocks,
@@ -193,8 +194,17 @@ def release(
             return Release(asked, everything(measurement, ledger), ledger.spent, ledger.left)
 
 
-def _require_memory(strategy: JointStrategy, limits: Limits) -> None:
+def _require_memory(strategy: JointStrategy, domain: Domain, limits: Limits) -> None:
     """Raise NotSupportedError, before any data, if measuring would take too much memory."""
+    scopes = {block.marginal.scope for block in strategy.blocks}
+    # The engine holds what it counted a second time.
+    counting = 2 * answer_bytes(domain, scopes) // 2**20
+    if counting > limits.memory:
+        raise NotSupportedError(
+            f"this release would count the cells of {len(scopes):,} sets of columns, which could "
+            f"take {counting:,} MB; {limits.memory:,} are allowed. Nothing was read or spent. Ask "
+            f"for fewer columns at once. {advice('memory')}"
+        )
     rows = sum(block.rows for block in strategy.blocks)
     if rows > limits.measured_rows:
         finest = max(strategy.blocks, key=lambda block: block.rows).marginal.scope

@@ -54,6 +54,13 @@ def test_previews_name_the_mechanisms_that_were_asked_for(plan):
         plan.preview("magic")
 
 
+def test_a_preview_tells_how_many_analysts_it_has_left_out(plan):
+    heard = []
+    plan.preview("utilitarian", progress=heard.append)
+    left = [stage for stage in heard if stage.endswith("left out")]
+    assert left == [f"mechanism utilitarian: {done} of 2 left out" for done in range(2)]
+
+
 def test_unknown_analysts_and_queries_are_refused(plan):
     release = plan.release()
     with pytest.raises(sqlmadp.ProgrammingError, match="no analyst 'eve'"):

@@ -14,6 +14,7 @@ from sqlmadp.asked import Asked
 from sqlmadp.cli import main
 from sqlmadp.errors import BudgetExceededError, LedgerError, PlanError
 from sqlmadp.explaining import explain_text
+from sqlmadp.mechanism.complement import Complement
 from sqlmadp.plan import Plan
 from sqlmadp.private import Ledger, Measurement
 from sqlmadp.private.noise import add_discrete_laplace
@@ -160,6 +161,25 @@ def test_plan_shows_what_a_release_then_does(write, mechanism):
     # Once it is released, the plan still shows the same.
     again = json.loads(run("plan", plan.path, "--mechanism", mechanism).stdout)
     assert again["mechanisms"] == shown["mechanisms"]
+
+
+def test_what_newcomers_add_is_chosen_once_for_all_mechanisms_but_independent(write, monkeypatch):
+    release(write("alice", "bob"), None)
+    plan = write("alice", "bob", "carol")
+    alone = plan.preview("waterfilling", "utilitarian")
+    chosen = []
+    select = Complement.select
+    monkeypatch.setattr(
+        Complement, "select", lambda self, *asked: chosen.append(asked) or select(self, *asked)
+    )
+    previews = plan.preview("independent", "waterfilling", "identity", "utilitarian")
+    assert len(chosen) == 1
+    for name in alone:
+        assert previews[name].outcome.errors == alone[name].outcome.errors
+        assert previews[name].outcome.alone == alone[name].outcome.alone
+    apart, together = (previews[name].outcome for name in ("independent", "waterfilling"))
+    assert apart.errors[0] > together.errors[0]
+    assert previews["identity"].outcome.alone != together.alone
 
 
 def test_plan_says_whom_it_adds_to_what_and_for_how_much(write):

@@ -81,7 +81,10 @@ class LeavingOut(Protocol):
     def interference(
         self, workloads: Sequence[Workload], shares: Sequence[Fraction]
     ) -> NDArray[np.float64] | None:
-        """Return ``[i, j]``, by which ratio i's joining changes j's error; None if not known."""
+        """Return ``[i, j]``, by which ratio i's joining changes j's error; None if not known.
+
+        Rows without numbers are not known either.
+        """
 
 
 def settled(

@@ -34,8 +34,8 @@ from sqlmadp.mechanism.agreement import FINE, FINEST, ROOM
 from sqlmadp.mechanism.base import JointStrategy, read_by_all
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.mechanism.waterfilling import Waterfilling, pour_together
-from sqlmadp.schema.kronecker import scaled
-from sqlmadp.schema.marginal import Block, CellBlock, Marginal
+from sqlmadp.schema.kronecker import contents, scaled
+from sqlmadp.schema.marginal import Block
 from sqlmadp.strategy.beside import Known, beside
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.capped import draft_of
@@ -54,6 +54,18 @@ MIXTURES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 FEW_MIXTURES = (Fraction(1, 2),)
 """Those of them that are tried where there are too many rows to search, and errors take long."""
 
+MOST_NUMBERS = 1 << 29
+"""Rows that are known or poured in, times the cells of the selection for everybody, up to which
+that selection is tried at all: beyond, errors with it take many minutes."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """What newcomers measure, and everybody's error with it and with what is known."""
+
+    strategy: JointStrategy
+    errors: tuple[float, ...]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Complement:
@@ -62,41 +74,58 @@ class Complement:
     known: tuple[Block, ...]
     cache: StrategyCache | None = None
 
-    def select(
-        self, workloads: Sequence[Workload], epsilons: Sequence[Fraction | None]
-    ) -> JointStrategy:
-        """Return the strategy that newcomers add; ``epsilons`` is None for who was there before."""
+    def select(self, workloads: Sequence[Workload], epsilons: Sequence[Fraction | None]) -> Added:
+        """Return what newcomers add; ``epsilons`` is None for who was there before."""
         brought = [epsilon for epsilon in epsilons if epsilon is not None]
         newcomers = [n for n, epsilon in enumerate(epsilons) if epsilon is not None]
         asking = _Asking(workloads, sum(brought, Fraction(0)), np.full(len(workloads), np.inf))
         with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
             own = [workloads[n] for n in newcomers]
             poured = Waterfilling(cache=self.cache).select(own, brought)
-            errors = np.array(self.errors(poured, workloads, asking.epsilon))
-            asking.caps[newcomers] = errors[newcomers]
-            best = _Tried(poured, errors)
+            errors = self.errors(poured, workloads, asking.epsilon)
+            asking.caps[newcomers] = [errors[n] for n in newcomers]
+            best = Added(poured, errors)
             best = self._best(best, self._mixtures(poured, workloads), asking)
             best = self._best(best, self._searched(best.strategy, asking), asking)
-        return read_by_all(best.strategy.blocks, best.strategy.sensitivity, len(workloads))
+        strategy = best.strategy
+        everyone = read_by_all(strategy.blocks, strategy.sensitivity, len(workloads))
+        return Added(everyone, best.errors)
 
-    def _best(self, first: _Tried, candidates: Iterable[JointStrategy], asking: _Asking) -> _Tried:
+    def _best(self, first: Added, candidates: Iterable[JointStrategy], asking: _Asking) -> Added:
         """Return what has the least total error within the caps; the first one is within."""
         best = first
         for candidate in candidates:
-            errors = np.array(self.errors(candidate, asking.workloads, asking.epsilon))
-            if (errors <= asking.caps).all() and math.fsum(errors) < math.fsum(best.errors):
-                best = _Tried(candidate, errors)
+            errors = self._within(candidate, asking)
+            if errors is not None and math.fsum(errors) < math.fsum(best.errors):
+                best = Added(candidate, errors)
         return best
+
+    def _within(self, candidate: JointStrategy, asking: _Asking) -> tuple[float, ...] | None:
+        """Return everybody's error with a candidate; None if one is above its cap.
+
+        Errors of large scopes take long: those with a cap come first.
+        """
+        solver = self._solver(candidate, asking.epsilon)
+        errors = np.zeros(len(asking.caps))
+        capped = np.isfinite(asking.caps)
+        for some in (np.flatnonzero(capped).tolist(), np.flatnonzero(~capped).tolist()):
+            errors[some] = errors_from(solver, [asking.workloads[n] for n in some])
+            if (errors > asking.caps).any():
+                return None
+        return tuple(errors.tolist())
 
     def errors(
         self, strategy: JointStrategy | None, workloads: Sequence[Workload], epsilon: Fraction
     ) -> tuple[float, ...]:
         """Return everybody's error with a strategy, or with what is known alone."""
+        return errors_from(self._solver(strategy, epsilon), workloads)
+
+    def _solver(self, strategy: JointStrategy | None, epsilon: Fraction) -> Solver:
         blocks = list(self.known)
         if strategy is not None:
             weight = 1 / math.sqrt(noise_variance(strategy.sensitivity, epsilon))
             blocks += [scaled(block, weight) for block in strategy.blocks]
-        return errors_from(solver_for(blocks), workloads)
+        return solver_for(blocks)
 
     def _mixtures(
         self, poured: JointStrategy, workloads: Sequence[Workload]
@@ -104,6 +133,9 @@ class Complement:
         try:
             for_all = select(stacked(workloads), cache=self.cache)
         except NotSupportedError:  # Too large to be selected for as a whole, not one by one.
+            return
+        cells = max(block.marginal.size for block in for_all.blocks)
+        if cells * sum(block.rows for block in (*self.known, *poured.blocks)) > MOST_NUMBERS:
             return
         yield read_by_all(for_all.blocks, for_all.total, 1)
         many = sum(block.rows for block in (*self.known, *poured.blocks)) > MOVE_ROWS
@@ -144,34 +176,17 @@ class _Asking:
     caps: Matrix
 
 
-@dataclass(frozen=True, eq=False)
-class _Tried:
-    """A strategy and everybody's error with it: errors of large scopes take long."""
-
-    strategy: JointStrategy
-    errors: Matrix
-
-
 def errors_from(solver: Solver, workloads: Sequence[Workload]) -> tuple[float, ...]:
     """Return the error of every workload where all noise has variance 1.
 
     What several of them ask in the same words is worked out once.
     """
-    known: dict[tuple[Marginal, int, bytes], float] = {}
+    known: dict[bytes, float] = {}
     errors = []
     for workload in workloads:
-        parts = [(_asked(block), block) for block in workload.by_scope]
+        parts = [(contents([block]), block) for block in workload.by_scope]
         for key, block in parts:
             if key not in known:
                 known[key] = float(solver.variances(block).sum())
         errors.append(math.fsum(known[key] for key, _ in parts))
     return tuple(errors)
-
-
-def _asked(block: Block) -> tuple[Marginal, int, bytes]:
-    """Return what only blocks of the same rows share."""
-    if isinstance(block, CellBlock):
-        return block.marginal, block.rows, repr(block.weight).encode()
-    matrix = block.matrix
-    arrays = (matrix.indptr, matrix.indices, matrix.data)
-    return block.marginal, block.rows, b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)

@@ -2,7 +2,8 @@
 
 For collectives that are too large to search for rows in.  A is made of products of partitions, with
 weights of the least total error within the caps ``e_j <= wf_j(N)`` for everyone who takes part, N;
-wf_j is the error under Waterfilling.  For any collective C
+wf_j is the error under Waterfilling.  Or A is what Utilitarian selects, if that is better and
+within the caps.  For any collective C
 
     free(C)   A, if it leaves nobody in C worse off than Waterfilling does; else Waterfilling.
 
@@ -32,6 +33,7 @@ from sqlmadp.mechanism.fairness import expected_errors, noise_variance, ratio
 from sqlmadp.mechanism.waterfilling import Waterfilling
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.capped_products import capped_products
+from sqlmadp.strategy.select import select
 from sqlmadp.workload.workload import Workload
 
 Matrix = NDArray[np.float64]
@@ -56,6 +58,14 @@ class Constant:
         workloads = [member.workload for member in everyone.members]
         blocks = capped_products(workloads, everyone.counts, limits, FINE)
         return cls(read_by_all(blocks, FINE, 1), cache)
+
+    @classmethod
+    def utilitarian(
+        cls, everyone: Collective, plain: Chosen, cache: StrategyCache | None
+    ) -> Constant:
+        """Return the agreement on what Utilitarian selects, whoever pays for it."""
+        best = select(everyone.together(), cache=cache)
+        return cls(read_by_all(best.blocks, best.total, 1), cache)
 
     def free(self, collective: Collective) -> Chosen:
         """Return the strategy, or Waterfilling if that is better for one of the collective."""

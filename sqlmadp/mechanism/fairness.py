@@ -14,7 +14,7 @@ several rules by looking at everyone keeps to that rule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -24,10 +24,14 @@ from numpy.typing import NDArray
 
 from sqlmadp.mechanism import left_out
 from sqlmadp.mechanism.base import Joining, JointStrategy, LeavingOut, Mechanism, settled
+from sqlmadp.mechanism.cell_totals import CellTotals
 from sqlmadp.workload.solver import Solver, solver_for
 from sqlmadp.workload.workload import Workload
 
 Matrix = NDArray[np.float64]
+
+Progress = Callable[[int, int], None]
+"""Told how many analysts were left out, and of how many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,30 +76,53 @@ def outcome(
 ) -> Outcome:
     """Return the expected errors and fairness measures of a mechanism."""
     mechanism = settled(mechanism, workloads, shares)
+    strategy = mechanism.select(workloads, shares)
+    together = expected_errors(strategy, workloads, epsilon)
+    return compared(mechanism, strategy, workloads, shares, epsilon, together=together)
+
+
+def compared(
+    mechanism: Mechanism,
+    strategy: JointStrategy,
+    workloads: Sequence[Workload],
+    shares: Sequence[Fraction],
+    epsilon: Fraction,
+    *,
+    together: tuple[float, ...],
+    progress: Progress = lambda done, total: None,
+) -> Outcome:
+    """Return the fairness measures of what a settled mechanism selected, given all errors."""
     everyone = range(len(workloads))
     # Analysts who ask the same with the same share are alike, so each kind of analyst is left
     # out once; but not where the order in which they join matters.
     kinds = [(w.fingerprint, share) for w, share in zip(workloads, shares, strict=True)]
+    many = CellTotals(workloads)
 
     @cache
     def errors(members: tuple[int, ...]) -> dict[tuple[str, Fraction], float]:
         chosen = [workloads[m] for m in members]
         budget = [shares[m] for m in members]
         spent = epsilon * sum(budget) / sum(shares)
-        found = expected_errors(mechanism.select(chosen, budget), chosen, spent)
+        strategy = mechanism.select(chosen, budget)
+        totals = many.of(strategy, chosen) if len(members) > 1 else None
+        if totals is None:
+            found = expected_errors(strategy, chosen, spent)
+        else:
+            variance = noise_variance(strategy.sensitivity, spent)
+            found = tuple(variance * total for total in totals)
         return {kinds[m]: error for m, error in zip(members, found, strict=True)}
 
-    strategy = mechanism.select(workloads, shares)
-    together = expected_errors(strategy, workloads, epsilon)
     interference = left_out_at_once(mechanism, workloads, shares)
     if interference is None:
-        interference = np.ones((len(workloads), len(workloads)))
-        for i in everyone:
-            first = i if isinstance(mechanism, Joining) else kinds.index(kinds[i])
-            if len(workloads) > 1:
-                without = errors(tuple(m for m in everyone if m != first))
-                for j in (j for j in everyone if j != i):
-                    interference[i, j] = ratio(together[j], without[kinds[j]])
+        interference = np.full((len(workloads), len(workloads)), np.nan)
+    np.fill_diagonal(interference, 1.0)
+    anew = np.flatnonzero(np.isnan(interference).any(axis=1)).tolist()
+    for done, i in enumerate(anew):
+        progress(done, len(anew))
+        first = i if isinstance(mechanism, Joining) else kinds.index(kinds[i])
+        without = errors(tuple(m for m in everyone if m != first))
+        for j in (j for j in everyone if j != i):
+            interference[i, j] = ratio(together[j], without[kinds[j]])
     alone = tuple(errors((kinds.index(kinds[m]),))[kinds[m]] for m in everyone)
     return Outcome(strategy, together, alone, interference)
 
@@ -103,7 +130,10 @@ def outcome(
 def left_out_at_once(
     mechanism: Mechanism, workloads: Sequence[Workload], shares: Sequence[Fraction]
 ) -> Matrix | None:
-    """Return the interference where it is known without selecting anew for everyone left out."""
+    """Return the interference where it is known without selecting anew for everyone left out.
+
+    Rows that take selecting anew hold no numbers.
+    """
     if isinstance(mechanism, LeavingOut):
         return mechanism.interference(workloads, shares)
     return left_out.interference(mechanism, workloads, shares)

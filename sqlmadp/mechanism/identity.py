@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-from scipy import sparse
-
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.mechanism.base import JointStrategy
-from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.schema.marginal import CellBlock, Marginal, Partition
 from sqlmadp.workload.workload import Workload
 
 MOST_CELLS = 1 << 20
@@ -42,5 +39,4 @@ class Identity:
             )
         scope = tuple(name for name, _ in self.columns)
         marginal = Marginal(scope, tuple(Partition.finest(size) for _, size in self.columns))
-        block = Block(marginal, sparse.eye_array(cells, dtype=np.int64, format="csr"))
-        return JointStrategy((block,), 1, ((0,),) * len(workloads))
+        return JointStrategy((CellBlock(marginal, 1),), 1, ((0,),) * len(workloads))

@@ -94,21 +94,32 @@ def interference(
     if not isinstance(mechanism, Waterfilling) or mechanism.tolerance > 0:
         return None
     strategies = [select(workload, cache=mechanism.cache) for workload in workloads]
-    own = [block for strategy in strategies for block in strategy.blocks]
+    factors, _ = poured_weights(strategies, shares)
+    pairs = zip(strategies, factors, strict=True)
+    return of_poured([[scaled(block, f) for block in s.blocks] for s, f in pairs], workloads)
+
+
+def of_poured(
+    parts: Sequence[Sequence[Block]], workloads: Sequence[Workload], first: int = 0
+) -> Matrix | None:
+    """Return the same for parts that are poured together, one an analyst; None if not at once.
+
+    Analysts before the ``first`` are not left out: their rows hold no numbers.
+    """
+    own = [block for part in parts for block in part]
     small = _fits(own, workloads)
     largest = max(block.marginal.size for block in own)
     products = any(isinstance(block, KroneckerBlock) for block in own)
     if not small and (products or largest > MOST_CELLS or is_plain(own)):
         return None  # Plain marginals need no factor in the first place.
-    factors, _ = poured_weights(strategies, shares)
-    pairs = zip(strategies, factors, strict=True)
-    parts = [[scaled(block, factor) for block in s.blocks] for s, factor in pairs]
     poured = list(_poured(parts))
     together = [each.without() for each in poured]
     topped = ToppedSolver.of(together)
     if topped is not None:
-        return _updated(poured, workloads, _Topped(topped, poured, workloads))
-    return _updated(poured, workloads, _Dense(together, poured, workloads)) if small else None
+        return _updated(poured, workloads, _Topped(topped, poured, workloads), first)
+    if not small:
+        return None
+    return _updated(poured, workloads, _Dense(together, poured, workloads), first)
 
 
 def _fits(blocks: Sequence[Block], workloads: Sequence[Workload]) -> bool:
@@ -205,13 +216,15 @@ class _Topped:
         return np.asarray(apart @ self._apart + half @ self._half)
 
 
-def _updated(poured: Sequence[Poured], workloads: Sequence[Workload], terms: _Terms) -> Matrix:
+def _updated(
+    poured: Sequence[Poured], workloads: Sequence[Workload], terms: _Terms, first: int
+) -> Matrix:
     ends = np.cumsum([sum(b.rows for b in w.by_scope) for w in workloads])[:-1]
     together = np.array([part.sum() for part in np.split(terms.squares, ends)])
     weights = np.hstack([each.weights for each in poured])
     whole = weights.sum(axis=0)
-    ratios = np.ones((len(workloads), len(workloads)))
-    for analyst, own in enumerate(weights):
+    ratios = np.full((len(workloads), len(workloads)), np.nan)
+    for analyst, own in enumerate(weights[first:], start=first):
         used = np.flatnonzero(own)
         added = None
         if len(used) <= max(FEW_BUCKETS, terms.size // 2):

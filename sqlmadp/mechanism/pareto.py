@@ -27,6 +27,7 @@ b and c without a; but c can pool with only one of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -104,11 +105,15 @@ class Pareto:
         """Return the best of one strategy for whoever takes part; None if there is none."""
         if not poured.errors.any():  # Nobody asks anything.
             return None
-        try:
-            constant = Constant.of(everyone, poured, self.cache)
-        except NotSupportedError:  # Too large to be selected for as a whole, not one by one.
+        offers = []
+        for agreed in (Constant.of, Constant.utilitarian):
+            with suppress(NotSupportedError):  # Too large as a whole, not one by one.
+                constant = agreed(everyone, poured, self.cache)
+                offers.append((constant, constant.unless_harmful(everyone, poured)))
+        if not offers:
             return None
-        return Settled(constant, {everyone.key: constant.unless_harmful(everyone, poured)})
+        constant, chosen = min(offers, key=lambda offer: float(everyone.counts @ offer[1].errors))
+        return Settled(constant, {everyone.key: chosen})
 
     def _agreements(self, everyone: Collective) -> Iterator[Agreement]:
         """Yield what could be agreed on: scopes pooled by parts, or those of Utilitarian."""

@@ -108,13 +108,22 @@ def _poured(blocks: Sequence[Block]) -> Block:
     return Block(together.marginal, pour_exact(together.matrix))
 
 
-def pour_together(
-    parts: Sequence[tuple[Sequence[Block], int, Fraction]], analysts: int
-) -> JointStrategy:
-    """Return several strategies poured into one, each (blocks, sensitivity, share of the whole).
+Part = tuple[Sequence[Block], int, Fraction]
+"""Blocks to be poured with others, their sensitivity, and their share of the whole."""
+
+
+def pour_together(parts: Sequence[Part], analysts: int) -> JointStrategy:
+    """Return several strategies poured into one.
 
     Exactly: each keeps the weight that its share gives it, and the sensitivities add up.
     """
+    scaled_parts, sensitivity = scaled_together(parts)
+    blocks = [block for own in scaled_parts for block in own]
+    return read_by_all(pour(blocks), sensitivity, analysts)
+
+
+def scaled_together(parts: Sequence[Part]) -> tuple[list[list[Block]], int]:
+    """Return the blocks of every part as integers in exact proportion; and their sensitivity."""
     shares = whole_shares([share for _, _, share in parts])
     unit = math.lcm(*(sensitivity for _, sensitivity, _ in parts))
     factors = [
@@ -123,18 +132,14 @@ def pour_together(
     ]
     divisor = math.gcd(*factors)
     factors = [factor // divisor for factor in factors]
-    blocks = [
-        scaled(block, factor)
-        for factor, (own, _, _) in zip(factors, parts, strict=True)
-        for block in own
-    ]
     sensitivity = sum(f * own for f, (_, own, _) in zip(factors, parts, strict=True))
     if sensitivity > MOST_SENSITIVITY:
         raise NotSupportedError(
             f"strategies with shares {', '.join(str(share) for _, _, share in parts)} of the whole "
             "cannot be poured into one exactly; choose shares with a smaller common denominator"
         )
-    return read_by_all(pour(blocks), sensitivity, analysts)
+    pairs = zip(factors, parts, strict=True)
+    return [[scaled(block, factor) for block in own] for factor, (own, _, _) in pairs], sensitivity
 
 
 def pour_products(blocks: Sequence[KroneckerBlock]) -> KroneckerBlock:

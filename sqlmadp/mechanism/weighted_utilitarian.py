@@ -25,15 +25,18 @@ class WeightedUtilitarian:
 
     def select(self, workloads: Sequence[Workload], shares: Sequence[Fraction]) -> JointStrategy:
         """Return the strategy selected for the weighted workloads stacked."""
+        strategy = select(self.together(workloads, shares), cache=self.cache)
+        return read_by_all(strategy.blocks, strategy.total, len(workloads))
+
+    def together(self, workloads: Sequence[Workload], shares: Sequence[Fraction]) -> Workload:
+        """Return the weighted workloads stacked."""
         alone = [
             select(workload, cache=self.cache).error / float(share) ** 2
             for workload, share in zip(workloads, shares, strict=True)
         ]
         # Only proportions matter; against the least one, equal analysts keep their rows as is.
         least = min((error for error in alone if error > 0), default=1.0)
-        weighted = [
+        return stacked(
             workload.scaled(math.sqrt(least / error)) if error > 0 else workload
             for workload, error in zip(workloads, alone, strict=True)
-        ]
-        strategy = select(stacked(weighted), cache=self.cache)
-        return read_by_all(strategy.blocks, strategy.total, len(workloads))
+        )

@@ -1,8 +1,8 @@
 """The data vector: how many records of the private table lie in each cell of a marginal.
 
 One statement (see `counting`) counts every scope of a release in one scan of the table.  A
-scope that is part of another is not counted by itself, and small scopes are counted together:
-their cells are added up afterwards, here.  Only cells with records come back
+scope that is part of another is not counted by itself, and small scopes are counted together (see
+`together`): their cells are added up afterwards, here.  Only cells with records come back
 from the engine, and stay a list of them until they are measured.
 
 Guarantee  Adding or removing one record that is counted changes one cell of every marginal by
@@ -14,8 +14,7 @@ Numerics   Exact: 64-bit counts of records.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -25,17 +24,11 @@ from numpy.typing import NDArray
 
 from sqlmadp.private.counting import counting_select, used_columns
 from sqlmadp.private.engines import Engine
+from sqlmadp.private.together import Scope, counted_together
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.marginal import Marginal, row_major_strides
 
 Counts = NDArray[np.int64]
-Scope = tuple[str, ...]
-
-FEW_CELLS = 2**18
-"""Scopes are counted together as long as their columns have at most so many cells.  With DuckDB
-that halves the time of many scopes, and costs a few small ones up to as much again."""
-LATEST = 256
-"""So many scopes that are counted together already are tried for the next one."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -78,27 +71,6 @@ def read_cells(engine: Engine, domain: Domain, marginals: Sequence[Marginal]) ->
         rows = slice(None) if len(scopes) == 1 else _rows(answer, used, scope)
         tables[scope] = ({name: cells[name][rows] for name in scope}, records[rows])
     return [_of_marginal(marginal, *tables[counted[marginal.scope]]) for marginal in marginals]
-
-
-def counted_together(domain: Domain, scopes: Iterable[Scope]) -> dict[Scope, Scope]:
-    """Return, for every scope, the scope that is counted and that it is part of."""
-    sizes = {column.name: column.size for column in domain.columns}
-
-    def cells(names: Iterable[str]) -> int:
-        return math.prod(sizes[name] for name in names)
-
-    together: list[frozenset[str]] = []
-    place: dict[Scope, int] = {}
-    for scope in sorted(scopes, key=lambda scope: (-cells(scope), scope)):
-        for number in range(max(len(together) - LATEST, 0), len(together)):
-            both = together[number].union(scope)
-            if both == together[number] or cells(both) <= FEW_CELLS:
-                together[number], place[scope] = both, number
-                break
-        else:
-            together.append(frozenset(scope))
-            place[scope] = len(together) - 1
-    return {scope: tuple(sorted(together[number])) for scope, number in place.items()}
 
 
 def _rows(

@@ -9,15 +9,15 @@ multiplied column by column.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.schema.marginal import Block, CellBlock, Labels, Marginal, Partition, cell_weight
+from sqlmadp.schema.marginal import Block, CellBlock, Labels, Marginal, cell_weight
 
 Heights = NDArray[np.int64] | NDArray[np.float64]
 
@@ -117,35 +117,30 @@ def read_as_products(block: Block) -> KroneckerBlock | None:
     return None if weight is None else as_products(CellBlock(block.marginal, weight))
 
 
-def products_of_one_scope(blocks: Sequence[Block]) -> list[KroneckerBlock] | None:
-    """Return blocks of one scope as Kronecker blocks, if one is and the others measure cells."""
+def products_of_one_scope(blocks: Sequence[Block]) -> bool:
+    """Tell whether blocks of one scope are Kronecker blocks, at least one, and measured cells."""
     if len({block.marginal.scope for block in blocks}) > 1:
-        return None
-    found = [products for block in blocks if (products := read_as_products(block)) is not None]
+        return False
     some = any(isinstance(block, KroneckerBlock) for block in blocks)
-    return found if some and len(found) == len(blocks) else None
+    return some and all(read_as_products(block) is not None for block in blocks)
 
 
-def stacked_products(blocks: Sequence[KroneckerBlock]) -> KroneckerBlock:
-    """Return Kronecker blocks of one scope as one, with the rows of all in their order."""
-    if len(blocks) == 1:
-        return blocks[0]
-    marginals = [block.marginal for block in blocks]
-    partitions = [
-        reduce(Partition.refine, each)
-        for each in zip(*(marginal.partitions for marginal in marginals), strict=True)
-    ]
-    factors = []
-    for axis, partition in enumerate(partitions):
-        rows = [b.factors[axis][:, b.marginal.partitions[axis].coarsen(partition)] for b in blocks]
-        factors.append(sparse.csr_array(sparse.vstack(rows)))
-    heights = np.zeros(tuple(factor.shape[0] for factor in factors))
-    start = np.zeros(heights.ndim, dtype=np.int64)
-    for block in blocks:
-        end = start + block.heights.shape
-        heights[tuple(slice(a, b) for a, b in zip(start, end, strict=True))] = block.heights
-        start = end
-    return KroneckerBlock(Marginal(marginals[0].scope, tuple(partitions)), factors, heights)
+def lifted(block: KroneckerBlock, marginal: Marginal) -> KroneckerBlock:
+    """Return the same rows over more columns, and over partitions as fine or finer."""
+    if block.marginal == marginal:
+        return block
+    old = block.marginal
+    place = {name: axis for axis, name in enumerate(old.scope)}
+    factors, shape = [], []
+    for name, partition in zip(marginal.scope, marginal.partitions, strict=True):
+        if name in place:
+            axis = place[name]
+            finer = block.factors[axis][:, old.partitions[axis].coarsen(partition)]
+        else:
+            finer = np.ones((1, partition.size), dtype=np.int64)
+        factors.append(sparse.csr_array(finer))
+        shape.append(factors[-1].shape[0])
+    return KroneckerBlock(marginal, factors, block.heights.reshape(shape))
 
 
 def scaled(block: Block, factor: int | float) -> Block:
@@ -163,3 +158,23 @@ def relabelled(block: Block, marginal: Marginal) -> Block:
     if isinstance(block, KroneckerBlock):
         return KroneckerBlock(marginal, block.factors, block.heights)
     return Block(marginal, block.matrix)
+
+
+def contents(blocks: Sequence[Block]) -> bytes:
+    """Return a hash that only blocks of the same rows share, kept in the same form."""
+    digest = hashlib.sha256()
+    for block in blocks:
+        digest.update(repr((type(block).__name__, block.marginal.scope, block.rows)).encode())
+        for partition in block.marginal.partitions:
+            digest.update(partition.key)
+        if isinstance(block, CellBlock):
+            digest.update(repr(float(block.weight)).encode())
+            continue
+        parts = block.factors if isinstance(block, KroneckerBlock) else (block.matrix,)
+        arrays = [a for part in parts for a in (part.indptr, part.indices, part.data)]
+        if isinstance(block, KroneckerBlock):
+            arrays.append(block.heights)
+        for array in arrays:
+            digest.update(repr(array.shape).encode())
+            digest.update(array.astype(np.float64).tobytes())  # Of whatever type it was.
+    return digest.digest()

@@ -184,13 +184,14 @@ def weight_in_any_order(block: Block) -> int | float | None:
     """
     if isinstance(block, CellBlock):
         return block.weight
-    rows, matrix = block.rows, block.matrix
-    if rows != block.marginal.size or matrix.nnz != rows:
+    rows = block.rows
+    if rows != block.marginal.size or block.entries != rows:
         return None
+    matrix = block.matrix
     alone = np.array_equal(matrix.indptr, np.arange(rows + 1))
     if not alone or not (matrix.data == matrix.data[0]).all():
         return None
-    if len(np.unique(matrix.indices)) < rows:
+    if not np.bincount(matrix.indices, minlength=rows).all():
         return None
     weight: int | float = matrix.data[0].item()
     return weight

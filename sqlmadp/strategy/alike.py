@@ -13,13 +13,14 @@ all groups, and costs as much as over the classes, however many groups there are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sqlmadp.schema.marginal import Labels, Marginal, cell_map
 from sqlmadp.strategy.multigrid import Grid, search_on
 from sqlmadp.strategy.p_identity import SEED, descended, stretches
 from sqlmadp.workload.reduce import distinct_columns
@@ -81,15 +82,14 @@ class Alike:
         """Return the classes of a scope's groups; None if they are hardly fewer, or too many."""
         queries = scope.queries
         several = np.diff(queries.indptr) > 1
-        many, count = MANY_GROUPS <= scope.groups <= MOST_GROUPS, int(several.sum())
-        if not many or count > PART * scope.groups:
+        if not _worth_looking(scope.groups, int(several.sum())):
             return None
         alone = queries[~several]
         squares = np.bincount(alone.indices, alone.data**2, scope.groups)
         single = np.asarray(squares, dtype=np.float64)
         stack = sparse.vstack([queries[several], sparse.csr_array(single[None])])
         labels, first = distinct_columns(sparse.csc_array(stack))
-        if len(first) > min(MOST_CLASSES, PART * scope.groups, MOST_NUMBERS / max(1, count)):
+        if not _few(len(first), scope.groups, int(several.sum())):
             return None
         sizes = np.bincount(labels).astype(np.float64)
         return cls(labels, sizes, single[first], queries[several][:, first].toarray())
@@ -133,3 +133,44 @@ class Alike:
             yield HEIGHTS[1] * queries + CHANCE * chance
         counts = (classes // each for each in STRETCHES)
         yield from (stretches(count, classes) for count in counts if 2 <= count <= most)
+
+
+def alike_in(asked: Sequence[ScopeWorkload], marginal: Marginal) -> bool:
+    """Tell whether there are few classes once all scopes are stacked over one marginal.
+
+    All that it takes are the groups of every scope: no query is written out over the marginal.
+    """
+    places = [scope.labels[cell_map(scope.marginal, marginal)] for scope in asked]
+    first = np.unique(_joint(places), return_index=True)[1]
+    groups, count = len(first), 0
+    single, classes = np.zeros(groups), []
+    for scope, place in zip(asked, (place[first] for place in places), strict=True):
+        queries = scope.queries
+        inside = np.bincount(place, minlength=scope.groups)
+        several = (queries != 0) @ inside > 1
+        count += int(several.sum())
+        alone = queries[~several]
+        single += np.bincount(alone.indices, alone.data**2, scope.groups)[place]
+        classes.append(distinct_columns(sparse.csc_array(queries[several]))[0][place])
+    if not _worth_looking(groups, count):
+        return False
+    classes.append(np.unique(single, return_inverse=True)[1].reshape(-1))
+    return _few(int(_joint(classes).max()) + 1, groups, count)
+
+
+def _worth_looking(groups: int, several: int) -> bool:
+    """Tell whether there can be classes, by the number of groups and of queries of several."""
+    return MANY_GROUPS <= groups <= MOST_GROUPS and several <= PART * groups
+
+
+def _few(classes: int, groups: int, several: int) -> bool:
+    """Tell whether classes are few enough."""
+    return classes <= min(MOST_CLASSES, PART * groups, MOST_NUMBERS / max(1, several))
+
+
+def _joint(labels: Iterable[Labels]) -> Labels:
+    """Return numbers that are equal just where all of the labels are."""
+    joint = np.zeros(1, dtype=np.int64)
+    for each in labels:
+        joint = np.unique(joint * (each.max() + 1) + each, return_inverse=True)[1].reshape(-1)
+    return joint

@@ -26,7 +26,7 @@ from scipy import sparse
 from sqlmadp.schema.kronecker import KroneckerBlock
 from sqlmadp.schema.marginal import Block, CellBlock, Labels, Marginal, Partition
 
-VERSION = 7
+VERSION = 8
 """Part of every file's name: raised whenever selection changes, so that old files are ignored."""
 
 DIGEST_BYTES = hashlib.sha256().digest_size

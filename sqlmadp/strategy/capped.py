@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky
 
 from sqlmadp.schema.marginal import Block
 from sqlmadp.strategy.joint import WIDEST, Draft
 from sqlmadp.strategy.lagrangian import least_under_caps
 from sqlmadp.strategy.layout import Layout, over_groups
 from sqlmadp.strategy.p_identity import LARGEST
+from sqlmadp.workload.components import inverse
 
 Matrix = NDArray[np.float64]
 
@@ -95,6 +95,8 @@ class _Capped:
         self._layout = start.layout
         self._shapes = [rows.shape for rows in start.rows]
         self._size = grams.shape[1]
+        self._cells = np.vstack(start.layout.cells)
+        self._single = len(self._shapes) == 1
         self._flat_grams = grams.reshape(len(grams), -1)
         logs = np.log(start.weights)
         logs = np.clip(logs - logs.mean(), -WIDEST, WIDEST)
@@ -112,40 +114,50 @@ class _Capped:
     def errors(self, flat: Matrix) -> tuple[Matrix, _Solved]:
         """Return every workload's error, and what it was worked out from."""
         weights, rows = self._split(flat)
-        information = np.zeros((self._size, self._size))
-        sums = []
-        for w, r, c in zip(weights, rows, self._layout.cells, strict=True):
-            s = 1 + r.sum(axis=0)
-            gram = r.T @ r
-            gram[np.diag_indices(len(gram))] += 1
-            gram *= w**2 / np.outer(s, s)
-            information += gram if len(weights) == 1 else c.T @ gram @ c
-            sums.append(s)
-        factor = (cholesky(information, lower=True, check_finite=False), True)
-        inverse = cho_solve(factor, np.eye(self._size), check_finite=False)
+        sums = [1 + r.sum(axis=0) for r in rows]
+        parts = zip(weights, rows, sums, self._layout.cells, strict=True)
+        # Few blocks have rows on top of the identity; all others together are one product.
+        top = [self._placed(w * r / s, c) for w, r, s, c in parts if len(r)]
+        own = np.concatenate([w / s for w, s in zip(weights, sums, strict=True)])
+        if self._single:
+            information = sum((t.T @ t for t in top), np.zeros((self._size, self._size)))
+            information[np.diag_indices(self._size)] += own**2
+        else:
+            stack = np.vstack([own[:, None] * self._cells, *top])
+            information = stack.T @ stack
+        inverted = inverse(information)
         total = float(weights.sum())
-        errors = total**2 * (self._flat_grams @ inverse.reshape(-1))
-        return errors, _Solved(errors, inverse, sums)
+        errors = total**2 * (self._flat_grams @ inverted.reshape(-1))
+        return errors, _Solved(errors, inverted, sums)
 
     def gradient(self, flat: Matrix, worked_out: _Solved, factors: Matrix) -> Matrix:
         """Return the gradient of ``sum_j factors_j e_j``."""
-        inverse = worked_out.inverse
+        inverted = worked_out.inverse
         weights, rows = self._split(flat)
         total = float(weights.sum())
-        pull = inverse @ (factors @ self._flat_grams).reshape(inverse.shape) @ inverse
+        pull = inverted @ (factors @ self._flat_grams).reshape(inverted.shape) @ inverted
+        pulled = pull if self._single else self._cells @ pull
+        diagonal = np.diag(pull) if self._single else (pulled * self._cells).sum(axis=1)
         slope = 2 * float(factors @ worked_out.errors) / total
         gradient = np.zeros_like(flat)
-        at = len(weights)
+        at, group = len(weights), 0
         parts = zip(weights, rows, self._layout.cells, worked_out.sums, strict=True)
         for b, (w, r, c, s) in enumerate(parts):
-            projected = (pull if len(weights) == 1 else c @ pull @ c.T) / np.outer(s, s)
-            moved = r @ projected
-            heights = np.diag(projected) + (r * moved).sum(axis=0)
+            inside = slice(group, group + len(s))
+            group += len(s)
+            heights = diagonal[inside] / s**2
+            if len(r):
+                moved = self._placed(r / s, c) @ pulled[inside].T / s
+                heights = heights + (r * moved).sum(axis=0)
+                change = -2 * (total * w) ** 2 * (moved - heights / s)
+                gradient[at : at + r.size] = change.reshape(-1)
+                at += r.size
             gradient[b] = slope * w - 2 * (total * w) ** 2 * heights.sum()
-            change = -2 * (total * w) ** 2 * (moved - heights / s)
-            gradient[at : at + r.size] = change.reshape(-1)
-            at += r.size
         return gradient
+
+    def _placed(self, rows: Matrix, cells: Matrix) -> Matrix:
+        """Return rows over a block's groups in coordinates, which a single block's groups are."""
+        return rows if self._single else np.asarray(rows @ cells)
 
     def _split(self, flat: Matrix) -> tuple[Matrix, list[Matrix]]:
         count = len(self._shapes)

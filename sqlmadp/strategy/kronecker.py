@@ -18,6 +18,7 @@ queries under differential privacy", doi:10.14778/3231751.3231769.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 
@@ -75,13 +76,17 @@ def _finest(blocks: Sequence[Block], name: str) -> Partition:
     return reduce(Partition.refine, (m.partitions[m.scope.index(name)] for m in holding))
 
 
-def select_kronecker(queries: ProductRows, marginal: Marginal) -> Selected:
-    """Return the best integer factors found for queries that are all products."""
+def select_kronecker(queries: ProductRows, marginal: Marginal, goal: float = math.inf) -> Selected:
+    """Return the best integer factors found for queries that are all products.
+
+    The search ends early where rounds that gain as much as the last one will not reach ``goal``,
+    the error that another strategy has.
+    """
     total = SUMS[len(marginal.scope)]
     factors = [np.eye(size, dtype=np.int64) * total for size in marginal.shape]
     variances = [_variances(f, m) for f, m in zip(factors, queries.members, strict=True)]
-    error = _error(queries, variances)
-    for _ in range(TURNS):
+    error, whole = _error(queries, variances), float(total ** len(marginal.scope))
+    for left in reversed(range(TURNS)):
         before = error
         for column, members in enumerate(queries.members):
             gram = _gram(queries, variances, column)
@@ -90,12 +95,16 @@ def select_kronecker(queries: ProductRows, marginal: Marginal) -> Selected:
             tried[column] = _variances(better, members)
             if _error(queries, tried) < error:
                 factors[column], variances, error = better, tried, _error(queries, tried)
-        if error > before * (1 - GAIN):
+        if error > before * (1 - GAIN) or _reached(error, before, left) > goal / whole**2:
             break
     heights = np.ones(tuple(len(factor) for factor in factors), dtype=np.int64)
     block = KroneckerBlock(marginal, [sparse.csr_array(factor) for factor in factors], heights)
-    whole = total ** len(marginal.scope)
-    return Selected((block,), whole, float(whole) ** 2 * error)
+    return Selected((block,), int(whole), whole**2 * error)
+
+
+def _reached(error: float, before: float, rounds: int) -> float:
+    """Return what some more rounds would come to that gain as much as the last one."""
+    return error * (error / before) ** rounds
 
 
 def _error(queries: ProductRows, variances: Sequence[Matrix]) -> float:

@@ -23,13 +23,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import qr
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
 
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition, cell_map
-from sqlmadp.strategy.alike import Alike
+from sqlmadp.strategy.alike import Alike, alike_in
 from sqlmadp.strategy.merging import Asked, merge
-from sqlmadp.workload.coordinates import RANK_TOLERANCE, Coordinates
+from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.factor import COVERED, Factor
 from sqlmadp.workload.workload import ScopeWorkload, Workload
 
@@ -44,6 +45,9 @@ WHOLE_CELLS = 1 << 20
 FEW_GROUPS = 600
 """Groups of all scopes up to which several layouts are tried, even if one scope holds all others
 and most of its groups are alike."""
+
+DEPENDENT = 1e-10
+"""Squared length, of 1, below which what is left of a group depends on others."""
 
 MOST_COORDINATES = 8192
 """Groups of all blocks together up to which their coordinates are kept as dense matrices."""
@@ -155,6 +159,8 @@ def holds_all(workload: Workload) -> Layout | None:
     maximal = _maximal([scope.marginal.scope for scope in asked])
     if len(maximal) > 1 or sum(scope.groups for scope in asked) <= FEW_GROUPS:
         return None
+    if len(asked) > 1 and not alike_in(asked, _refined(asked)):
+        return None
     layout = Layout(_assigned(workload, maximal, _column_sizes(asked)), asked)
     return layout if layout.alike is not None else None
 
@@ -207,21 +213,26 @@ def _cells_a_group(scope: ScopeWorkload) -> Matrix:
 
 def _group_rows(scope: ScopeWorkload, coordinates: Coordinates) -> Matrix:
     """Return the coordinates of the indicators of a scope's groups."""
-    coefficients, box = coordinates.cells(scope.marginal)
-    sums = np.zeros((scope.groups, len(box)))
-    np.add.at(sums, scope.labels, coefficients)
-    rows = np.zeros((scope.groups, coordinates.size))
-    rows[:, box[box >= 0]] = sums[:, box >= 0]
-    return rows
+    cells = np.arange(len(scope.labels))
+    indicators = (np.ones(len(cells)), (scope.labels, cells))
+    shape = (scope.groups, len(cells))
+    return coordinates.rows(Block(scope.marginal, sparse.csr_array(indicators, shape=shape)))[0]
 
 
 def _span(rows: Matrix) -> Matrix:
-    """Return an orthonormal basis of the row space, one column a direction."""
+    """Return an orthonormal basis of the row space, one column a direction.
+
+    By a triangular factor of the rows' products: rows that are sums of others, as groups are of
+    smaller ones, leave nothing but rounding there, and what is left of any other is far above it.
+    """
     size = rows.shape[1]
-    q, r, _ = qr(rows.T, mode="economic", pivoting=True, check_finite=False)
-    rank = int((np.abs(np.diag(r)) > RANK_TOLERANCE * np.abs(r[0, 0])).sum())
-    # A full basis needs no change of coordinates, and staying put keeps them sparse.
-    return np.eye(size) if rank == size else np.asarray(q[:, :rank])
+    scaled = rows / np.linalg.norm(rows, axis=1)[:, None]
+    upper, order, rank, _ = dpstrf(scaled @ scaled.T, tol=DEPENDENT)
+    if rank == size:
+        return np.eye(size)  # Staying put keeps coordinates sparse.
+    chosen = scaled[order[:rank] - 1]
+    triangle = np.triu(upper)[:rank, :rank]
+    return np.asarray(solve_triangular(triangle, chosen, trans="T", check_finite=False).T)
 
 
 def _column_sizes(scopes: Sequence[ScopeWorkload]) -> dict[str, int]:
@@ -235,11 +246,17 @@ def _column_sizes(scopes: Sequence[ScopeWorkload]) -> dict[str, int]:
 
 def union_cells(scopes: Sequence[ScopeWorkload]) -> int:
     """Return the cells of all columns in use together (exact, of any size)."""
+    return _refined(scopes).size
+
+
+def _refined(scopes: Sequence[ScopeWorkload]) -> Marginal:
+    """Return all columns in use, each as fine as any scope has it."""
     finest: dict[str, Partition] = {}
     for scope in scopes:
         for name, partition in zip(scope.marginal.scope, scope.marginal.partitions, strict=True):
             finest[name] = finest[name].refine(partition) if name in finest else partition
-    return math.prod(partition.size for partition in finest.values())
+    names = tuple(sorted(finest))
+    return Marginal(names, tuple(finest[name] for name in names))
 
 
 def _assigned(
@@ -253,7 +270,8 @@ def _assigned(
         scope = block.marginal.scope
         target = scope if scope in parts else next(t for t in targets if set(scope) <= set(t))
         parts[target].append(_lift(block, target, sizes))
-    return tuple(ScopeWorkload.of(blocks) for blocks in parts.values())
+    # What a merged scope was merged for may fit into one before it.
+    return tuple(ScopeWorkload.of(blocks) for blocks in parts.values() if blocks)
 
 
 def _lift(block: Block, scope: tuple[str, ...], sizes: dict[str, int]) -> Block:

@@ -103,6 +103,10 @@ class Supports:
         self._blocks = sparse.csr_array(parts, shape=(self.count, len(number)))
         self._columns = sparse.csr_array(self._blocks.T)
 
+    def trace(self, squares: Matrix) -> float:
+        """Return the trace."""
+        return float((self._moments / (self._columns @ squares)).sum())
+
     def trace_and_slopes(self, squares: Matrix) -> tuple[float, Matrix]:
         """Return the trace, and its derivative by every square."""
         information = self._columns @ squares

@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from sqlmadp.errors import NotSupportedError
 from sqlmadp.schema.marginal import CellBlock, Labels, Marginal, Partition
 from sqlmadp.strategy.integer import S, apportion
 from sqlmadp.strategy.weights import Selected, few_weights
-from sqlmadp.workload.components import Components
+from sqlmadp.workload.components import Components, parts_of
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.gram import cells_gram, gram_of
 from sqlmadp.workload.product_rows import ProductRows
@@ -54,7 +54,7 @@ def select_products(workload: Workload) -> Selected:
     weights = few_weights(problem, [even, products.large + 0.05])[1]
     blocks, squares = products.whole(weights, S)
     certified = Components([asked], [products.grams[k] for k in np.flatnonzero(weights)])
-    return Selected(blocks, S, S**2 * certified.trace_and_slopes(squares)[0])
+    return Selected(blocks, S, S**2 * certified.trace(squares))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,28 +66,18 @@ class Products:
     """1 for those that are as fine as the queries of a scope."""
     coordinates: Coordinates
     grams: tuple[sparse.csr_array, ...]
+    parts: Labels
+    """The part of every coordinate: no product meets two of them."""
 
     @classmethod
     def of(cls, workload: Workload) -> Products:
         """Return the products of a workload's own partitions; refused if they are too large."""
-        tops = [scope.marginal for scope in workload.scopes]
-        levels = _levels(workload)
-        candidates = tuple(itertools.islice(_candidates(tops, levels), MOST_CANDIDATES))
-        # Levels that no block uses still tell the basis what queries treat alike.
-        single = [Marginal((name,), (p,)) for name, each in levels.items() for p in each]
-        coordinates = Coordinates([*tops, *single, *candidates])
-        if coordinates.size > MOST_COORDINATES:
-            raise NotSupportedError(
-                f"these queries together take {coordinates.size:,} coordinates; at most "
-                f"{MOST_COORDINATES:,} are supported"
-            )
-        large = np.array([marginal in tops for marginal in candidates], dtype=np.float64)
-        grams = tuple(cells_gram(marginal, coordinates) for marginal in candidates)
-        return cls(candidates, large, coordinates, grams)
+        tops = tuple(scope.marginal for scope in workload.scopes)
+        return _products(tops, tuple((name, tuple(p)) for name, p in _levels(workload).items()))
 
     def gram(self, workload: Workload) -> sparse.csr_array:
-        """Return ``W^T W`` of some of the queries that the products were made for."""
-        return gram_of(workload.by_scope, self.coordinates, MOST_ENTRIES)
+        """Return ``W^T W`` inside parts, of some of the queries that the products were made for."""
+        return gram_of(workload.by_scope, self.coordinates, MOST_ENTRIES, parts=self.parts)
 
     def whole(self, weights: Matrix, total: int) -> tuple[tuple[CellBlock, ...], Matrix]:
         """Return blocks for all weights above 0 as integers that sum to ``total``; and squares."""
@@ -96,6 +86,25 @@ class Products:
         pairs = zip(kept, whole, strict=True)
         blocks = tuple(CellBlock(self.candidates[k], w) for k, w in pairs)
         return blocks, np.array(whole, dtype=np.float64) ** 2
+
+
+@lru_cache(maxsize=2)
+def _products(
+    tops: tuple[Marginal, ...], levels: tuple[tuple[str, tuple[Partition, ...]], ...]
+) -> Products:
+    """Return the products for given scopes and levels, which many a smaller collective shares."""
+    candidates = tuple(itertools.islice(_candidates(tops, dict(levels)), MOST_CANDIDATES))
+    # Levels that no block uses still tell the basis what queries treat alike.
+    single = [Marginal((name,), (p,)) for name, each in levels for p in each]
+    coordinates = Coordinates([*tops, *single, *candidates])
+    if coordinates.size > MOST_COORDINATES:
+        raise NotSupportedError(
+            f"these queries together take {coordinates.size:,} coordinates; at most "
+            f"{MOST_COORDINATES:,} are supported"
+        )
+    large = np.array([marginal in tops for marginal in candidates], dtype=np.float64)
+    grams = tuple(cells_gram(marginal, coordinates) for marginal in candidates)
+    return Products(candidates, large, coordinates, grams, parts_of(grams))
 
 
 def _candidates(

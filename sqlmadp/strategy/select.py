@@ -133,7 +133,8 @@ def _search(workload: Workload, cache: StrategyCache | None = None) -> Strategy:
         if max(scope.groups for scope in workload.scopes) > DENSE_GROUPS:
             goal = min((strategy.error for strategy in found), default=math.inf)
             found += _by_kronecker(workload, goal)
-        if groups <= (TOGETHER if plain is None else MOVE_ROWS) or one_layout or not found:
+        most = TOGETHER if plain is None else min(MOVE_ROWS, TOGETHER)
+        if groups <= most or one_layout or not found:
             found += _by_layouts(workload, cache)
     return min(found, key=lambda strategy: strategy.error)
 

@@ -4,13 +4,17 @@
 
 Each line of standard input has the number of a search and the name of a file with a workload; each
 is answered with a line when the strategy is in the cache, or when there is none.  The number -1
-means all searches, and the best of what they find.  The process ends with its input.
+means all searches, and the best of what they find.  The process ends with its input, in the
+middle of a search too: whoever asked for it is gone.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 
 import numpy as np
 
@@ -25,8 +29,10 @@ ALL = "-1"
 
 def main(cache: StrategyCache) -> None:
     """Select a strategy for every workload that is named."""
-    for line in sys.stdin:
-        number, _, name = line.strip().partition(" ")
+    tasks: SimpleQueue[str] = SimpleQueue()
+    Thread(target=_read, args=(tasks,), daemon=True).start()
+    while True:
+        number, _, name = tasks.get().strip().partition(" ")
         with np.load(name, allow_pickle=False) as file:
             workload = Workload(tuple(unpacked(file)))
         try:
@@ -40,6 +46,13 @@ def main(cache: StrategyCache) -> None:
             answer = "done"
         sys.stdout.write(f"{answer}\n")
         sys.stdout.flush()
+
+
+def _read(tasks: SimpleQueue[str]) -> None:
+    """Hand on every line, and end the process with the last one."""
+    for line in sys.stdin:
+        tasks.put(line)
+    os._exit(0)
 
 
 if __name__ == "__main__":

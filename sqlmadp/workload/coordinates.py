@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr
 
-from sqlmadp.errors import NotSupportedError
+from sqlmadp.errors import NotCoveredError, NotSupportedError
 from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition
+from sqlmadp.workload.reduce import reduced
 
 Matrix = NDArray[np.float64]
 
@@ -134,6 +135,9 @@ def _new_directions(partition: Partition, basis: Matrix) -> Matrix:
 
 def _completion(basis: Matrix) -> Matrix:
     """Return orthonormal columns that extend ``basis`` to span everything."""
+    groups, known = basis.shape
+    if known == groups:  # Nothing is missing; to find that out takes as long as everything else.
+        return np.zeros((groups, 0))
     return np.asarray(qr(basis, check_finite=False)[0][:, basis.shape[1] :])
 
 
@@ -216,6 +220,14 @@ class Coordinates:
             for name, partition in zip(marginal.scope, marginal.partitions, strict=True)
         )
 
+    def resolved(self, block: Block) -> Block:
+        """Return a block without what no row of it depends on, or raise if it is too fine."""
+        if not self.resolves(block.marginal):
+            block = reduced(block)  # What no row depends on need not have been measured.
+        if not self.resolves(block.marginal):
+            raise NotCoveredError("the release does not tell apart what the query tells apart")
+        return block
+
     def holds(self, marginal: Marginal) -> bool:
         """Tell whether every function on the marginal's cells has a place."""
         return self.resolves(marginal) and bool((self.box(marginal) >= 0).all())
@@ -229,6 +241,17 @@ class Coordinates:
             factor = self.bases[name].coefficients(partition, depth)
             coefficients = np.asarray(np.kron(coefficients, factor), dtype=np.float64)
         return coefficients, self.box(marginal)
+
+    def square(self, gram: Matrix, marginal: Marginal) -> tuple[Matrix, Labels]:
+        """Return a square matrix over the marginal's cells over its box, column by column."""
+        table = gram.reshape((*marginal.shape, *marginal.shape))
+        parts = zip(marginal.scope, marginal.partitions, self.depths(marginal), strict=True)
+        for axis, (name, partition, depth) in enumerate(parts):
+            factor = self.bases[name].coefficients(partition, depth)
+            for place in (axis, len(marginal.scope) + axis):
+                table = np.moveaxis(np.tensordot(table, factor, (place, 0)), -1, place)
+        box = self.box(marginal)
+        return table.reshape(len(box), len(box)), box
 
     def rows(self, block: Block) -> tuple[Matrix, Matrix]:
         """Return a block's rows in coordinates, and each row's largest coefficient without a place.

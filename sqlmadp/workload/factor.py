@@ -138,12 +138,15 @@ def _cholesky(gram: Matrix) -> tuple[Triangle, Labels] | None:
 def _pivoted_cholesky(gram: Matrix, rows: Matrix) -> tuple[Matrix, Labels] | None:
     """Return the rows of ``[R T]`` and the order of the columns in it; None if a pivot is small.
 
-    Columns without a pivot must be combinations of the others, for the rows themselves: some
-    random ones of these combinations are multiplied out.
+    Columns without a pivot must be combinations of the others, for the rows themselves: a few
+    sums of all these combinations are multiplied out.
     """
+    size = len(gram)
     upper, order, rank, _ = dpstrf(gram, tol=LARGE_PIVOT)
     order, factor = np.asarray(order, dtype=np.int64) - 1, np.triu(upper)[:rank]
-    chosen = np.random.default_rng(0).standard_normal((len(gram) - rank, COMBINATIONS))
+    # Any numbers without a pattern do.
+    chosen = np.modf(np.sqrt(2.0 + np.arange((size - rank) * COMBINATIONS)) * 997)[0] - 0.5
+    chosen = chosen.reshape(size - rank, COMBINATIONS)
     inside = solve_triangular(factor[:, :rank], factor[:, rank:] @ chosen, check_finite=False)
     rest = rows[:, order[:rank]] @ inside - rows[:, order[rank:]] @ chosen
     largest = max(np.abs(inside).max(initial=0.0), 1.0)

@@ -7,22 +7,25 @@ those are products of functions of single columns:
     sum over rows of  w w^T  =  (s_1 s_1^T) x ... x (sum over rows of v^2 s s^T) x ... x (s_d s_d^T)
     in coordinates:             (C_1^T s_1 s_1^T C_1) x ...
 
-with C_c the coefficients of column c's groups.  Functions that a query treats alike have no
-coefficients in common, so the sum has few entries.  Rows that are no products are worked out over
-all pairs of their cells.
+with C_c the coefficients of column c's groups.  Terms that are equal in all columns but one are
+added up there: who asks for the same ages of every sex, and of every race, has one term.
+Functions that a query treats alike have no coefficients in common, so the sum has few entries.
+Rows that are no products are worked out over all pairs of their cells.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.errors import NotSupportedError
-from sqlmadp.schema.marginal import Block, CellBlock, Marginal
+from sqlmadp.schema.marginal import Block, CellBlock, Labels, Marginal
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.product_rows import ProductRows
 
@@ -34,38 +37,78 @@ ROUNDING = 1e-12
 MOST_PAIRS = 1 << 24
 """Pairs of cells that a block which is no product may have."""
 
+VALUES = 4
+"""Values of rows that are kept apart at first, for every choice of sets: where each query has a
+value of its own, there is no use in looking for terms that differ by a factor."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """A sparse matrix as it is added up: entries of one place may come several times."""
+
+    rows: Labels
+    columns: Labels
+    data: Matrix
+
+    @classmethod
+    def of(cls, matrix: sparse.csr_array) -> Entries:
+        """Return the entries of a matrix."""
+        entries = sparse.coo_array(matrix)
+        rows, columns = (each.astype(np.int64) for each in entries.coords)
+        return cls(rows, columns, entries.data.astype(np.float64))
+
+    def times(self, other: Entries, size: int) -> Entries:
+        """Return the Kronecker product with a square matrix of ``size`` rows."""
+        return Entries(
+            np.add.outer(self.rows * size, other.rows).reshape(-1),
+            np.add.outer(self.columns * size, other.columns).reshape(-1),
+            np.multiply.outer(self.data, other.data).reshape(-1),
+        )
+
+    def placed(self, box: Labels, parts: Labels | None = None) -> Entries:
+        """Return the entries over the tuples of a box as those over all coordinates, or inside."""
+        rows, columns = box[self.rows], box[self.columns]
+        used = (rows >= 0) & (columns >= 0)  # What has no place is zero, up to rounding.
+        if parts is not None:
+            used &= parts[rows] == parts[columns]
+        return Entries(rows[used], columns[used], self.data[used])
+
+
+@dataclass(frozen=True, eq=False)
+class _Term:
+    """One matrix a column in coordinates, of which the Kronecker product is taken; and a factor."""
+
+    scale: float
+    images: tuple[sparse.csr_array, ...]
+    names: tuple[Hashable, ...]
+    """Equal for equal matrices, column by column."""
+
 
 def gram_of(
-    blocks: Iterable[Block], coordinates: Coordinates, most: float = math.inf
+    blocks: Iterable[Block],
+    coordinates: Coordinates,
+    most: float = math.inf,
+    *,
+    parts: Labels | None = None,
 ) -> sparse.csr_array:
     """Return ``W^T W`` in coordinates for the rows of all ``blocks``.
 
-    NotSupportedError if it would be added up from more than ``most`` entries.
+    NotSupportedError if it would be added up from more than ``most`` entries.  If ``parts`` tells
+    the part that every coordinate belongs to, entries between two parts are left out.
     """
-    size = coordinates.size
-    rows, columns, data = (
-        [np.zeros(0, dtype=np.int64)],
-        [np.zeros(0, dtype=np.int64)],
-        [np.zeros(0)],
-    )
+    found: list[Entries] = []
     for block in blocks:
         box = coordinates.box(block.marginal)
-        for gram in _over_box(block, coordinates, most):
-            most -= gram.nnz
-            entries = sparse.coo_array(gram)
-            places = [box[each] for each in entries.coords]
-            used = (places[0] >= 0) & (places[1] >= 0)  # What has no place is zero, or rounding.
-            rows.append(places[0][used])
-            columns.append(places[1][used])
-            data.append(entries.data[used])
-    parts = (np.concatenate(data), (np.concatenate(rows), np.concatenate(columns)))
-    return without_rounding(sparse.csr_array(parts, shape=(size, size)))
+        for entries in _over_box(block, coordinates, most):
+            most -= len(entries.data)
+            found.append(entries.placed(box, parts))
+    return without_rounding(_summed(found, coordinates.size))
 
 
 def cells_gram(marginal: Marginal, coordinates: Coordinates) -> sparse.csr_array:
     """Return the Gram matrix, in coordinates, of every cell of a marginal measured alone."""
-    factors = [np.eye(size) for size in marginal.shape]
-    return _placed(_transformed(factors, marginal, coordinates), marginal, coordinates)
+    entries = _product(_cells(marginal, coordinates), marginal)
+    return _summed([entries.placed(coordinates.box(marginal))], coordinates.size)
 
 
 def without_rounding(matrix: sparse.csr_array) -> sparse.csr_array:
@@ -78,39 +121,85 @@ def without_rounding(matrix: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array(parts, shape=matrix.shape)
 
 
-def _over_box(block: Block, coordinates: Coordinates, most: float) -> Iterator[sparse.csr_array]:
+def _summed(parts: list[Entries], size: int) -> sparse.csr_array:
+    """Return the matrix that the entries add up to."""
+    rows = np.concatenate([np.zeros(0, dtype=np.int64), *(part.rows for part in parts)])
+    columns = np.concatenate([np.zeros(0, dtype=np.int64), *(part.columns for part in parts)])
+    data = np.concatenate([np.zeros(0), *(part.data for part in parts)])
+    return sparse.csr_array((data, (rows, columns)), shape=(size, size))
+
+
+def _over_box(block: Block, coordinates: Coordinates, most: float) -> Iterator[Entries]:
     """Yield matrices over the tuples of a block's box that add up to its Gram matrix."""
     marginal = block.marginal
     if isinstance(block, CellBlock):
-        factors = [np.eye(size) for size in marginal.shape]
-        yield block.weight**2 * _transformed(factors, marginal, coordinates)
+        yield _product(_cells(marginal, coordinates), marginal, block.weight**2)
         return
     if not marginal.scope:
-        yield sparse.csr_array(block.matrix.T @ block.matrix)
+        yield Entries.of(sparse.csr_array(block.matrix.T @ block.matrix))
         return
     products = ProductRows.of(block)
-    for factors in _factors(products):
-        gram = _transformed(factors, marginal, coordinates, most)
-        most -= gram.nnz
-        yield gram
+    for term in _merged(list(_terms(products, marginal, coordinates))):
+        entries = _product(term.images, marginal, term.scale, most)
+        most -= len(entries.data)
+        yield entries
     if len(products.others):
-        yield _over_pairs(Block(marginal, block.matrix[products.others]), coordinates)
+        others = Block(marginal, block.matrix[products.others])
+        yield Entries.of(_over_pairs(others, coordinates))
 
 
-def _factors(products: ProductRows) -> Iterator[list[Matrix]]:
-    """Yield one matrix a column for rows that have equal sets in every column but one."""
+def _terms(products: ProductRows, marginal: Marginal, coordinates: Coordinates) -> Iterator[_Term]:
+    """Yield a term for rows that have equal sets in every column but one, and mostly one value."""
     varied = max(range(len(products.sets)), key=lambda column: len(products.members[column]))
-    fixed = [sets for column, sets in enumerate(products.sets) if column != varied]
-    keys = np.column_stack([*fixed, np.zeros(len(products.rows), dtype=np.int64)])
-    _, group = np.unique(keys, axis=0, return_inverse=True)
-    order = np.argsort(group.reshape(-1), kind="stable")
-    for rows in np.split(order, np.cumsum(np.bincount(group.reshape(-1)))[:-1]):
-        factors = []
+    known: dict[Hashable, sparse.csr_array] = {}
+    for rows in _alike(products, varied):
+        values = products.values[rows]
+        names: list[Hashable] = []
         for column, (sets, members) in enumerate(zip(products.sets, products.members, strict=True)):
-            chosen = members[sets[rows]] if column == varied else members[sets[rows[:1]]]
-            weights = products.values[rows, None] if column == varied else 1.0
-            factors.append((chosen * weights).T @ (chosen * weights))
-        yield factors
+            name: Hashable = (column, int(sets[rows[0]]))
+            chosen = members[sets[rows[:1]]]
+            if column == varied:
+                chosen = members[sets[rows]] * (values / values[0])[:, None]
+            factor = chosen.T @ chosen
+            if column == varied:
+                name = (column, hashlib.sha256(factor.tobytes()).digest())
+            if name not in known:
+                known[name] = _image(factor, marginal, column, coordinates)
+            names.append(name)
+        yield _Term(float(values[0]) ** 2, tuple(map(known.__getitem__, names)), tuple(names))
+
+
+def _alike(products: ProductRows, varied: int) -> Iterator[Labels]:
+    """Yield the numbers of rows with equal sets in every column but one, and mostly one value."""
+    if not len(products.rows):
+        return
+    fixed = [sets for column, sets in enumerate(products.sets) if column != varied]
+    sets = np.column_stack([*fixed, np.zeros(len(products.rows), dtype=np.int64)])
+    values = np.column_stack([sets, np.abs(products.values)])
+    coarse, fine = (np.unique(keys, axis=0, return_inverse=True)[1] for keys in (sets, values))
+    group = (fine if fine.max() < VALUES * (coarse.max() + 1) else coarse).reshape(-1)
+    order = np.argsort(group, kind="stable")
+    yield from np.split(order, np.cumsum(np.bincount(group))[:-1])
+
+
+def _merged(terms: list[_Term]) -> list[_Term]:
+    """Return fewer terms with the same sum: those equal in all columns but one, added up there."""
+    for column in range(len(terms[0].images) if terms else 0):
+        alike: dict[Hashable, list[_Term]] = {}
+        for term in terms:
+            alike.setdefault((*term.names[:column], *term.names[column + 1 :]), []).append(term)
+        terms = [_added(group, column) if len(group) > 1 else group[0] for group in alike.values()]
+    return terms
+
+
+def _added(terms: list[_Term], column: int) -> _Term:
+    """Return the sum of terms that differ in one column."""
+    first = terms[0]
+    image = sum(term.scale / first.scale * term.images[column] for term in terms)
+    images, names = list(first.images), list(first.names)
+    images[column] = without_rounding(sparse.csr_array(image))
+    names[column] = tuple((term.scale / first.scale, term.names[column]) for term in terms)
+    return _Term(first.scale, tuple(images), tuple(names))
 
 
 def _over_pairs(block: Block, coordinates: Coordinates) -> sparse.csr_array:
@@ -127,39 +216,38 @@ def _over_pairs(block: Block, coordinates: Coordinates) -> sparse.csr_array:
     return sparse.csr_array(rows.T @ rows)
 
 
-def _transformed(
-    factors: list[Matrix], marginal: Marginal, coordinates: Coordinates, most: float = math.inf
+def _cells(marginal: Marginal, coordinates: Coordinates) -> tuple[sparse.csr_array, ...]:
+    """Return, column by column, the image of every group measured alone."""
+    return tuple(
+        _image(np.eye(size), marginal, column, coordinates)
+        for column, size in enumerate(marginal.shape)
+    )
+
+
+def _image(
+    factor: Matrix, marginal: Marginal, column: int, coordinates: Coordinates
 ) -> sparse.csr_array:
-    """Return a Kronecker product over cells as one over the tuples of the marginal's box."""
-    images = []
-    for name, partition, depth, factor in zip(
-        marginal.scope, marginal.partitions, coordinates.depths(marginal), factors, strict=True
-    ):
-        coefficients = coordinates.bases[name].coefficients(partition, depth)
-        image = coefficients.T @ factor @ coefficients
-        images.append(without_rounding(sparse.csr_array(image)))
+    """Return a matrix over the groups of one column as one over its functions."""
+    basis, partition = coordinates.bases[marginal.scope[column]], marginal.partitions[column]
+    coefficients = basis.coefficients(partition, basis.level(partition))
+    return without_rounding(sparse.csr_array(coefficients.T @ factor @ coefficients))
+
+
+def _product(
+    images: Iterable[sparse.csr_array],
+    marginal: Marginal,
+    scale: float = 1.0,
+    most: float = math.inf,
+) -> Entries:
+    """Return a Kronecker product, over the tuples of a marginal's box."""
+    images = list(images)
     if math.prod(int(image.nnz) for image in images) > most:
         raise NotSupportedError(
             f"queries over {', '.join(marginal.scope)} overlap in too many ways to be weighed "
             "against each other"
         )
-    return _kronecker(images)
-
-
-def _kronecker(factors: list[sparse.csr_array]) -> sparse.csr_array:
-    product = sparse.csr_array(np.ones((1, 1)))
-    for factor in factors:
-        product = sparse.kron(product, factor, format="csr")
-    return sparse.csr_array(product)
-
-
-def _placed(
-    gram: sparse.csr_array, marginal: Marginal, coordinates: Coordinates
-) -> sparse.csr_array:
-    """Return a matrix over the tuples of a box as one over all coordinates."""
-    box = coordinates.box(marginal)
-    entries = sparse.coo_array(gram)
-    rows, columns = (box[places] for places in entries.coords)
-    used = (rows >= 0) & (columns >= 0)  # What has no place is zero, up to rounding.
-    parts = (entries.data[used], (rows[used], columns[used]))
-    return sparse.csr_array(parts, shape=(coordinates.size, coordinates.size))
+    place = np.zeros(1, dtype=np.int64)
+    product = Entries(place, place, np.array([scale], dtype=np.float64))
+    for image in images:
+        product = product.times(Entries.of(image), image.shape[0])
+    return product

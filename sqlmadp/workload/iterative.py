@@ -19,7 +19,6 @@ from sqlmadp.errors import NotCoveredError
 from sqlmadp.schema.marginal import Block
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.factor import COVERED
-from sqlmadp.workload.reduce import reduced
 
 Matrix = NDArray[np.float64]
 
@@ -136,10 +135,7 @@ class IterativeSolver:
 
     def _covered(self, block: Block) -> Iterator[Matrix]:
         """Yield rows in coordinates, one a column, a few at a time."""
-        if not self.coordinates.resolves(block.marginal):
-            block = reduced(block)  # What no row depends on need not have been measured.
-        if not self.coordinates.resolves(block.marginal):
-            raise NotCoveredError("the release does not tell apart what the query tells apart")
+        block = self.coordinates.resolved(block)
         matrix, step = block.matrix, max(1, CHUNK // self.coordinates.size)
         factors, box = self._coefficients(block), self.coordinates.box(block.marginal)
         for start in range(0, block.rows, step):

@@ -1,44 +1,42 @@
-"""Least squares for Kronecker blocks of one scope, column by column.
+"""Least squares for Kronecker blocks of one scope, column by column, and few rows beside them.
 
-    A = diag(t) (F_1 x ... x F_d),     X = A^T A = sum over rows r of t_r^2 (f_r1^T f_r1 x ...)
+    A_b = diag(t_b) (F_b1 x ... x F_bd),     X = sum_b A_b^T A_b + T^T T
 
-If the heights t are a product too, then so is ``X = X_1 x ... x X_d`` and its inverse, and a query
-that is a product ``w_1 x ... x w_d`` has the variance ``prod_c w_c X_c^-1 w_c^T``.  Where several
-analysts poured their products together, t is a sum of a few products.  Then X is only ever applied,
-and solved with by conjugate gradients, with the product nearest to it as preconditioner: the
-squares of heights are replaced by the product of their sums along all other columns.  Few rows of a
-factor are no single groups, so ``X_c = diag(o) + R^T R`` with a flat R, and
+T holds the rows of all blocks that are no products, such as those of a strategy for a few ranges
+that an earlier release measured, and of products over fewer columns that have few.  If T is empty,
+all t_b are products and blocks differ in one column at most, then ``X = X_1 x ... x X_d`` is a
+product too, and a query that is a product ``w_1 x ... x w_d`` has the variance
+``prod_c w_c X_c^-1 w_c^T``.  Otherwise X is only ever applied, and solved with by conjugate
+gradients; the preconditioner is the inverse of the product nearest to all A_b, with T beside it
+(`near_product`).  Where one product was measured that is X itself, and one step is enough.
 
-    X_c^-1 = diag(1/o) - V^T V,    V = L^-1 R diag(1/o),   L L^T = I + R diag(1/o) R^T.
-
-Several blocks, such as those of two releases, are one with the rows of all their factors, whose
-heights are zero wherever factor rows of two blocks meet.
-
-A group that no row holds alone has ``o = 0``, and X may be singular; in the preconditioner it has a
-small o instead.  A right side that cannot be reached is no combination of what was measured.
+X may be singular.  A right side that cannot be reached is no combination of what was measured.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import cholesky, solve_triangular
 
 from sqlmadp.errors import NotCoveredError
-from sqlmadp.schema.kronecker import KroneckerBlock, along, stacked_products
-from sqlmadp.schema.marginal import Block, expand
+from sqlmadp.schema.kronecker import KroneckerBlock, lifted, read_as_products
+from sqlmadp.schema.marginal import Block, Marginal, Partition, expand
+from sqlmadp.workload.along import Along, along_each
 from sqlmadp.workload.cells import CellsSolver
+from sqlmadp.workload.near_product import Beside, NearProduct
 from sqlmadp.workload.product_rows import ProductRows
 
 Matrix = NDArray[np.float64]
 
-CHUNK = 1 << 18
-"""Numbers that the right sides solved at once may hold: as many as stay close to the processor."""
+CHUNK, MANY = 1 << 16, 1 << 21
+"""Numbers that right sides solved at once may hold: as many as stay close to the processor, unless
+a large triangular factor has to be read for them."""
 
 CLOSE, CLOSEST = 1e-6, 1e-13
 """Relative residual at which a right side counts as solved: for variances, and for answers.
@@ -49,125 +47,63 @@ An error of a solution enters a variance by its square.
 FLAT = 1e-14
 """Curvature of X along a direction that it does not see but for rounding, against its mean."""
 
-SMALL = 1e-3
-"""What stands for ``o = 0`` in the preconditioner, in units of the mean square of a group."""
-
 MOST_STEPS = 1000
 """Steps after which a right side that has not been reached counts as out of reach."""
 
+FEW_ROWS = 1024
+"""Rows of a product over fewer columns than another up to which it is one of T."""
 
-def _of_length_1(block: KroneckerBlock) -> tuple[list[sparse.csr_array], Matrix]:
-    """Return factors of rows of length 1, and the squares of the heights that these have.
-
-    Blocks put what they measure into heights or factors as they like: only so are heights alike.
-    """
-    factors, squares = [], block.heights.astype(np.float64) ** 2
-    for axis, factor in enumerate(block.factors):
-        rows = factor.astype(np.float64)
-        lengths = np.sqrt(np.asarray(rows.power(2).sum(axis=1)))
-        lengths = np.where(lengths > 0, lengths, 1.0)
-        factors.append(sparse.csr_array(sparse.diags_array(1 / lengths) @ rows))
-        squares = squares * np.expand_dims(
-            lengths**2, [a for a in range(squares.ndim) if a != axis]
-        )
-    return factors, squares
+MOST_ROWS, MOST_NUMBERS = 8_192, 1 << 29
+"""Rows of T, and those times all cells, up to which they are part of the preconditioner."""
 
 
-def _singles(factor: sparse.csr_array) -> NDArray[np.int64]:
-    """Return the rows of a factor that hold one group each."""
-    return np.flatnonzero(np.diff(factor.indptr) == 1)
+OUT_OF_REACH = "the query is not a combination of what the release measured"
 
 
-@dataclass(frozen=True, eq=False)
-class _Inverse:
-    """``X_c^-1`` of one column."""
-
-    exact: bool
-    """Whether every group is held alone by some row."""
-    own: Matrix
-    """``1/o``, one a group."""
-    flat: Matrix
-    """V."""
-
-    @classmethod
-    def of(cls, factor: sparse.csr_array, squares: Matrix) -> _Inverse:
-        """Return the inverse of ``F^T diag(squares) F``."""
-        singles = _singles(factor)
-        rows = factor.astype(np.float64)
-        alone = np.asarray(rows[singles].power(2).T @ squares[singles])
-        mean = float(rows.power(2).sum(axis=1) @ squares) / len(alone)
-        own = 1 / np.where(alone > 0, alone, SMALL * mean)
-        others = np.setdiff1d(np.arange(factor.shape[0]), singles)
-        flat = np.sqrt(squares[others])[:, None] * rows[others].toarray() * np.sqrt(own)
-        root = cholesky(np.eye(len(flat)) + flat @ flat.T, lower=True, check_finite=False)
-        half = solve_triangular(root, flat, lower=True, check_finite=False)
-        return cls(bool(alone.all()), own, half * np.sqrt(own))
-
-    def times(self, table: Matrix, axis: int) -> Matrix:
-        """Return a table multiplied by the inverse along one axis."""
-        moved = np.moveaxis(table, axis, 0)
-        columns = moved.reshape(len(moved), -1)
-        product = self.own[:, None] * columns - self.flat.T @ (self.flat @ columns)
-        return np.moveaxis(product.reshape(moved.shape), 0, axis)
-
-    def variances(self, rows: Matrix) -> Matrix:
-        """Return ``w X_c^-1 w^T`` for every row w."""
-        return np.asarray((rows**2) @ self.own - ((rows @ self.flat.T) ** 2).sum(axis=1))
-
-
-@dataclass(frozen=True, eq=False)
 class _Information:
-    """``X`` of one block, to be multiplied by: its factors, and the squares of its heights."""
+    """``A_b^T A_b`` of one block, to be multiplied by."""
 
-    factors: tuple[sparse.csr_array, ...]
-    transposed: tuple[sparse.csr_array, ...]
-    squares: Matrix
+    def __init__(self, block: KroneckerBlock) -> None:
+        self._shape = block.marginal.shape
+        self._factors = [Along(factor) for factor in block.factors]
+        heights = block.heights[np.ix_(*(factor.order for factor in self._factors))]
+        self._squares = heights.astype(np.float64) ** 2
 
-    @classmethod
-    def of_each(cls, blocks: Sequence[KroneckerBlock], stack: KroneckerBlock) -> list[_Information]:
-        """Return one a block, over the cells of all: no product of rows of two is worked out."""
-        found, start = [], np.zeros(stack.heights.ndim, dtype=np.int64)
-        for block in blocks:
-            end = start + block.heights.shape
-            rows = [slice(a, b) for a, b in zip(start, end, strict=True)]
-            pairs = zip(stack.factors, rows, strict=True)
-            factors = tuple(sparse.csr_array(f[r], dtype=np.float64) for f, r in pairs)
-            transposed = tuple(sparse.csr_array(factor.T) for factor in factors)
-            found.append(cls(factors, transposed, block.heights.astype(np.float64) ** 2))
-            start = end
-        return found
-
-    def times(self, table: Matrix) -> Matrix:
-        """Return a table of all cells, and columns, multiplied by X."""
-        for axis, factor in enumerate(self.factors):
-            table = along(factor, table, axis)
-        table = table * self.squares[..., None]
-        for axis, factor in enumerate(self.transposed):
-            table = along(factor, table, axis)
-        return table
+    def times(self, tables: Matrix) -> Matrix:
+        """Return tables of all cells, one a row, multiplied by it."""
+        rows = along_each(tables, self._shape, [factor.times for factor in self._factors])
+        rows *= self._squares.reshape(-1)
+        back = [factor.transposed_times for factor in self._factors]
+        return along_each(rows, self._squares.shape, back)
 
 
 class KroneckerSolver(CellsSolver):
-    """Solve for Kronecker blocks of one scope."""
+    """Solve for Kronecker blocks of one scope, and blocks inside it."""
 
-    def __init__(self, blocks: Sequence[KroneckerBlock]) -> None:
-        """Take the product nearest to X, and see whether it is X."""
-        block = stacked_products(blocks)
-        super().__init__(block.marginal)
-        self._block = block
-        self._information = _Information.of_each(blocks, block)
-        self._ends = np.cumsum([each.rows for each in blocks])[:-1]
-        factors, squares = _of_length_1(block)
-        axes = range(squares.ndim)
-        sums = [squares.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes]
-        sums[0] = sums[0] / squares.sum() ** (squares.ndim - 1)
-        nearest = np.ones(())
-        for each in sums:
-            nearest = np.multiply.outer(nearest, each)
-        self._inverses = [_Inverse.of(f, s) for f, s in zip(factors, sums, strict=True)]
-        exact = all(inverse.exact for inverse in self._inverses)
-        self.separable = exact and bool(np.allclose(nearest, squares, rtol=1e-12, atol=0))
-        self._mean = block.square / block.marginal.size
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        """Take the product nearest to X, and see whether it is X; the widest block is one."""
+        super().__init__(_finest(blocks))
+        self._blocks = [_over(block, self.marginal) for block in blocks]
+        products = [block for block in self._blocks if isinstance(block, KroneckerBlock)]
+        others = [block.matrix for block in self._blocks if not isinstance(block, KroneckerBlock)]
+        self._information = [_Information(block) for block in products]
+        self._near = NearProduct.of(products, alone=not others)
+        self._top = None
+        if others:
+            self._top = sparse.csr_array(sparse.vstack(others), dtype=np.float64)
+        self.separable = self._near.exact and self._top is None
+        self._mean = sum(block.square for block in self._blocks) / self.marginal.size
+        self._every_cell = any(map(_measures_cells, products))
+        self._known: dict[bytes, float] = {}
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block]) -> KroneckerSolver | None:
+        """Return the solver of a strategy; None if no Kronecker block has all its columns."""
+        widest = {name for block in blocks for name in block.marginal.scope}
+        holding = [b for b in blocks if isinstance(b, KroneckerBlock)]
+        if not any(set(block.marginal.scope) == widest for block in holding):
+            return None
+        return cls(blocks)
 
     def variances(self, block: Block) -> Matrix:
         """Return each row's variance in units of the noise variance."""
@@ -177,21 +113,30 @@ class KroneckerSolver(CellsSolver):
         if self.separable:
             found = ProductRows.of(fine)
             products, others = found.values**2, found.others
-            parts = zip(self._inverses, found.sets, found.members, strict=True)
+            parts = zip(self._near.inverses, found.sets, found.members, strict=True)
             for inverse, sets, members in parts:
                 products = products * inverse.variances(members)[sets]
+            if not np.isfinite(products).all():
+                raise NotCoveredError(OUT_OF_REACH)
             variances[found.rows] = products
         if len(others):
-            rest = Block(fine.marginal, fine.matrix[others])
-            each = [self._solved_variances(rows) for rows in self._rows(rest)]
-            variances[others] = np.concatenate(each)
+            variances[others] = self._solved_variances(sparse.csr_array(fine.matrix[others]))
         return variances
 
-    def _solved_variances(self, rows: Matrix) -> Matrix:
-        """Return ``2 w z - z X z`` for every row w; an error of z enters it by its square."""
-        solution = self._solved(rows, CLOSE)
-        image = self._times(solution)
-        return np.asarray((solution * (2 * rows - image)).sum(axis=0))
+    def _solved_variances(self, queries: sparse.csr_array) -> Matrix:
+        """Return ``2 w z - z X z`` for every row w; an error of z enters it by its square.
+
+        Each row is solved for once, whatever it is multiplied by and whoever asks for it again.
+        """
+        keys, scales = _directions(queries)
+        new = {key: place for place, key in enumerate(keys) if key not in self._known}
+        for some, rows in self._slices(queries[list(new.values())]):
+            solution = self._solved(rows, CLOSE)
+            found = _products(solution, 2 * rows - self._times(solution))
+            names = list(new)[some]
+            for key, variance in zip(names, found.tolist(), strict=True):
+                self._known[key] = variance / scales[new[key]] ** 2
+        return np.array([self._known[key] for key in keys]) * scales**2
 
     def total(self, blocks: Sequence[Block]) -> float:
         """Return the sum of the variances of all rows of ``blocks``."""
@@ -199,21 +144,35 @@ class KroneckerSolver(CellsSolver):
 
     def noise(self, block: Block) -> Matrix:
         """Return each answer's noise over that of every strategy row."""
+        width = sum(block.rows for block in self._blocks)
         parts = [
-            self._block.times(self._solved(rows, CLOSEST)).T
-            for rows in self._rows(self._over_cells(block))
+            np.concatenate(self.fitted(self._solved(rows, CLOSEST).T)).T
+            for _, rows in self._slices(self._over_cells(block).matrix)
         ]
-        return np.concatenate([np.zeros((0, self._block.rows)), *parts])
+        return np.concatenate([np.zeros((0, width)), *parts])
 
     def estimate(self, values: Sequence[Matrix]) -> Matrix:
         """Return the estimate of every cell of the marginal."""
-        moments = self._block.transposed_times(np.concatenate(values))
-        flat = self._solved(moments.reshape(self.marginal.size, -1), CLOSEST)
-        return flat.reshape(moments.shape)
+        pairs = zip(self._blocks, values, strict=True)
+        moments = np.asarray(sum(block.transposed_times(value) for block, value in pairs))
+        rows = np.ascontiguousarray(moments.reshape(self.marginal.size, -1).T)
+        return self._solved(rows, CLOSEST).T.reshape(moments.shape)
 
     def fitted(self, estimate: Matrix) -> tuple[Matrix, ...]:
         """Return the values of every block that an estimate of every cell stands for."""
-        return tuple(np.split(self._block.times(estimate), self._ends))
+        return tuple(block.times(estimate) for block in self._blocks)
+
+    def answers(self, estimate: Matrix) -> Callable[[Block], Matrix]:
+        """Return what answers blocks from an estimate of every cell."""
+        answers = super().answers(estimate)
+        if self._every_cell:
+            return answers
+
+        def covered(block: Block) -> Matrix:
+            self.variances(block)  # Raises if a row is out of reach.
+            return answers(block)
+
+        return covered
 
     def _over_cells(self, block: Block) -> Block:
         """Return a block over the measured cells."""
@@ -222,43 +181,109 @@ class KroneckerSolver(CellsSolver):
             return block
         return Block(self.marginal, expand(block.matrix, block.marginal, self.marginal))
 
-    def _rows(self, block: Block) -> Iterator[Matrix]:
-        """Yield rows, one a column, a few at a time."""
-        matrix, step = block.matrix, max(1, CHUNK // block.marginal.size)
-        for start in range(0, block.rows, step):
-            yield np.ascontiguousarray(matrix[start : start + step].toarray().T, dtype=np.float64)
+    def _slices(self, queries: sparse.csr_array) -> Iterator[tuple[slice, Matrix]]:
+        """Yield rows, a few at a time, and which they are."""
+        step = max(1, (CHUNK if self._beside is None else MANY) // self.marginal.size)
+        for start in range(0, queries.shape[0], step):
+            some = slice(start, start + step)
+            yield some, queries[some].toarray().astype(np.float64)
 
     def _solved(self, right: Matrix, close: float) -> Matrix:
-        """Return the solutions of ``X z = right``, one a column."""
+        """Return the solutions of ``X z = right``, one a row."""
+        if self.separable and not self._near.covers(right):
+            raise NotCoveredError(OUT_OF_REACH)
         residual, solution = right.copy(), np.zeros_like(right)
         scaled = self._preconditioned(residual)
-        direction, squares = scaled.copy(), (residual * scaled).sum(axis=0)
+        direction, squares = scaled.copy(), _products(residual, scaled)
         goals = close * np.sqrt(squares)
         for _ in range(MOST_STEPS):
             if (np.sqrt(squares) <= goals).all():
                 return solution
             image = self._times(direction)
-            curvature = (direction * image).sum(axis=0)
-            unseen = curvature <= FLAT * self._mean * (direction**2).sum(axis=0)
+            curvature = _products(direction, image)
+            unseen = curvature <= FLAT * self._mean * _products(direction, direction)
             if (unseen & (np.sqrt(squares) > goals)).any():
                 break
             step = np.divide(squares, curvature, out=np.zeros_like(squares), where=curvature > 0)
-            solution += step * direction
-            residual -= step * image
+            solution += step[:, None] * direction
+            residual -= step[:, None] * image
             scaled = self._preconditioned(residual)
-            before, squares = squares, (residual * scaled).sum(axis=0)
+            before, squares = squares, _products(residual, scaled)
             turn = np.divide(squares, before, out=np.zeros_like(squares), where=before > 0)
-            direction = scaled + turn * direction
-        raise NotCoveredError("the query is not a combination of what the release measured")
+            direction *= turn[:, None]
+            direction += scaled
+        raise NotCoveredError(OUT_OF_REACH)
 
-    def _times(self, columns: Matrix) -> Matrix:
-        """Return ``X columns``."""
-        table = columns.reshape((*self.marginal.shape, columns.shape[1]))
-        images = [part.times(table).reshape(columns.shape) for part in self._information]
-        return np.asarray(sum(images[1:], start=images[0]))
+    def _times(self, tables: Matrix) -> Matrix:
+        """Return ``X z`` for every row z."""
+        image = self._information[0].times(tables)
+        for part in self._information[1:]:
+            image += part.times(tables)
+        if self._top is not None:
+            image += (self._back @ (self._top @ tables.T)).T
+        return image
+
+    @cached_property
+    def _back(self) -> sparse.csr_array | None:
+        return None if self._top is None else sparse.csr_array(self._top.T)
+
+    @cached_property
+    def _beside(self) -> Beside | None:
+        """Return the nearest product with T beside it, if that is not too much."""
+        if self._top is None:
+            return None
+        rows, cells = self._top.shape
+        few = rows <= MOST_ROWS and rows * cells <= MOST_NUMBERS
+        return Beside(self._near, self._top) if few else None
 
     def _preconditioned(self, right: Matrix) -> Matrix:
-        table = right.reshape((*self.marginal.shape, right.shape[1]))
-        for axis, inverse in enumerate(self._inverses):
-            table = inverse.times(table, axis)
-        return table.reshape(right.shape)
+        return (self._beside or self._near).times(right)
+
+
+def _products(one: Matrix, other: Matrix) -> Matrix:
+    """Return the product of every two rows."""
+    return np.asarray(np.einsum("rc,rc->r", one, other))
+
+
+def _directions(rows: sparse.csr_array) -> tuple[list[bytes], Matrix]:
+    """Return what only parallel rows share, and the first entry of every row."""
+    rows = rows.astype(np.float64)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    ends, places = rows.indptr, rows.indices.astype(np.int64)
+    scales = np.ones(rows.shape[0])
+    filled = np.diff(ends) > 0
+    scales[filled] = rows.data[ends[:-1][filled]]
+    keys = []
+    for start, end, scale in zip(ends[:-1], ends[1:], scales, strict=True):
+        digest = blake2b(places[start:end].tobytes(), digest_size=16)
+        digest.update((rows.data[start:end] / scale).tobytes())
+        keys.append(digest.digest())
+    return keys, scales
+
+
+def _finest(blocks: Sequence[Block]) -> Marginal:
+    """Return the marginal of all columns in use, as fine as any block has them."""
+    finest: dict[str, Partition] = {}
+    for block in blocks:
+        for name, partition in zip(block.marginal.scope, block.marginal.partitions, strict=True):
+            finest[name] = finest[name].refine(partition) if name in finest else partition
+    return Marginal(tuple(sorted(finest)), tuple(finest[name] for name in sorted(finest)))
+
+
+def _measures_cells(block: KroneckerBlock) -> bool:
+    """Tell whether every cell is measured by some row alone."""
+    singles = [np.flatnonzero(np.diff(factor.indptr) == 1) for factor in block.factors]
+    groups = [np.unique(f[rows].indices) for f, rows in zip(block.factors, singles, strict=True)]
+    everywhere = all(map(np.array_equal, groups, map(np.arange, block.marginal.shape)))
+    return everywhere and bool(block.heights[np.ix_(*singles)].all())
+
+
+def _over(block: Block, marginal: Marginal) -> Block:
+    """Return a block over finer cells: a product as one, unless it has few rows and columns."""
+    products = read_as_products(block)
+    fewer = len(block.marginal.scope) < len(marginal.scope)
+    if products is not None and not (fewer and block.rows <= FEW_ROWS):
+        return lifted(products, marginal)
+    matrix = sparse.csr_array(block.matrix, dtype=np.float64)
+    return Block(marginal, sparse.csr_array(expand(matrix, block.marginal, marginal)))

@@ -12,6 +12,9 @@ pivoting,
 and their values ``A_I x`` are the coordinates: each is measured alone, with the few rows outside I
 on top.  Either way what is left is a strategy over the cells of one column, numbered, for which
 there are solvers.
+
+A strategy for some hundred conditions, each on other columns, has too many cells to cross them all,
+and thousands of `Coordinates`.  Rows are written in these then, instead of in groups of cells.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +33,7 @@ from scipy.linalg.lapack import dpstrf
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.schema.marginal import Block, Labels, Marginal, Partition, cell_map, expand
 from sqlmadp.workload.cells import resolved
+from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.factor import COVERED, LARGE_PIVOT
 from sqlmadp.workload.reduce import distinct_columns
 
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 
 Matrix = NDArray[np.float64]
 
-MOST_ROWS = 8_192
+MOST_ROWS = 10_000
 """Rows of a strategy up to which a triangular factor fits into memory and a minute."""
 
 MOST_CELLS = 1 << 20
@@ -46,6 +50,9 @@ MOST_CELLS = 1 << 20
 
 MOST_ENTRIES = 1 << 25
 """Numbers that the rows may be made of over those cells."""
+
+MOST_NUMBERS = 1 << 26
+"""Numbers that the rows may be made of in coordinates."""
 
 DEPENDENT = 1e-9
 """Distance of a row of length 1 from the span of the independent ones at which it is inside."""
@@ -61,6 +68,13 @@ def has_few_rows(blocks: Sequence[Block]) -> bool:
     cells = _together(blocks).size
     entries = sum(block.entries * cells // max(1, block.marginal.size) for block in blocks)
     return cells <= MOST_CELLS and entries <= MOST_ENTRIES
+
+
+def has_few_numbers(blocks: Sequence[Block], coordinates: Coordinates) -> bool:
+    """Tell whether a strategy has fewer rows than coordinates, and can be written out in these."""
+    rows = sum(block.rows for block in blocks)
+    fewer = rows < coordinates.size and rows <= MOST_ROWS
+    return fewer and rows * coordinates.size <= MOST_NUMBERS
 
 
 def _together(blocks: Sequence[Block]) -> Marginal:
@@ -87,7 +101,8 @@ class _Independent:
         products = (rows @ rows.T).toarray(order="F")
         factor, order, rank, _ = dpstrf(products, tol=LARGE_PIVOT, overwrite_a=1)
         order = np.asarray(order, dtype=np.int64) - 1
-        found = cls(rows[order[:rank]], order, np.asfortranarray(np.triu(factor[:rank, :rank])))
+        # What is below the diagonal is never read.
+        found = cls(rows[order[:rank]], order, np.asfortranarray(factor[:rank, :rank]))
         others = rows[order[rank:]].toarray().T
         away = others - found.rows.T @ found.coefficients(others)
         return None if (np.linalg.norm(away, axis=0) > DEPENDENT).any() else found
@@ -105,21 +120,61 @@ class _Independent:
         return ordered[np.argsort(self.order)]
 
 
-class RowSpaceSolver:
-    """Solve for a strategy of few rows over the cells of all columns in use."""
+class _Space(Protocol):
+    """What rows are written in."""
 
-    def __init__(
-        self, marginal: Marginal, labels: Labels, inner: Solver, independent: _Independent | None
-    ) -> None:
-        """Keep the group of every cell of a marginal, and what solves in coordinates."""
-        self._marginal, self._labels = marginal, labels
-        self._inner, self._independent = inner, independent
+    def written(self, block: Block) -> Iterator[tuple[Matrix, Matrix, Matrix]]:
+        """Yield some rows, how far each is from what can be written, and its largest number."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Groups of the cells of a marginal."""
+
+    marginal: Marginal
+    labels: Labels
+    """The group of every cell."""
+
+    def written(self, block: Block) -> Iterator[tuple[Matrix, Matrix, Matrix]]:
+        block = resolved(block, self.marginal)
+        inside = cell_map(block.marginal, self.marginal)
+        first = np.zeros(int(self.labels.max()) + 1, dtype=np.int64)
+        first[self.labels[::-1]] = inside[::-1]
+        one, other = _merged_cells(inside, first[self.labels])
+        step = max(1, CHUNK // max(len(first), block.marginal.size))
+        for start in range(0, max(1, block.rows), step):
+            cells = block.matrix[start : start + step].toarray().astype(np.float64)
+            outside = np.abs(cells[:, one] - cells[:, other]).max(axis=1, initial=0.0)
+            yield cells[:, first], outside, np.abs(cells).max(axis=1, initial=0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Written:
+    """Coordinates, written out."""
+
+    coordinates: Coordinates
+
+    def written(self, block: Block) -> Iterator[tuple[Matrix, Matrix, Matrix]]:
+        block = self.coordinates.resolved(block)
+        step = max(1, CHUNK // max(self.coordinates.size, block.marginal.size))
+        for start in range(0, max(1, block.rows), step):
+            part = Block(block.marginal, block.matrix[start : start + step])
+            rows, displaced = self.coordinates.rows(part)
+            yield rows, displaced, np.maximum(displaced, np.abs(rows).max(axis=1, initial=0.0))
+
+
+class RowSpaceSolver:
+    """Solve for a strategy of few rows over very many cells."""
+
+    def __init__(self, space: _Space, inner: Solver, independent: _Independent | None) -> None:
+        """Keep what writes rows down, and what solves in coordinates."""
+        self._space, self._inner, self._independent = space, inner, independent
 
     @classmethod
     def of(
         cls, blocks: Sequence[Block], solver_for: Callable[[Sequence[Block]], Solver]
     ) -> RowSpaceSolver | None:
-        """Return the solver, given what solves in coordinates.
+        """Return the solver over groups of cells, given what solves in coordinates.
 
         None if coordinates would be as many as cells, or if rounding cannot tell which rows depend
         on which.
@@ -128,20 +183,43 @@ class RowSpaceSolver:
         cells = [expand(block.matrix, block.marginal, marginal) for block in blocks]
         stack = sparse.csc_array(sparse.vstack(cells), dtype=np.float64)
         labels, first = distinct_columns(stack)
-        rows, independent = sparse.csr_array(stack[:, first]), None
+        if len(first) == marginal.size <= stack.shape[0]:
+            return None
+        rows = sparse.csr_array(stack[:, first])
+        return cls._of_rows(blocks, rows, _Groups(marginal, labels), solver_for)
+
+    @classmethod
+    def over(
+        cls,
+        coordinates: Coordinates,
+        blocks: Sequence[Block],
+        solver_for: Callable[[Sequence[Block]], Solver],
+    ) -> RowSpaceSolver | None:
+        """Return the solver over ``coordinates``; None if rounding cannot tell what depends."""
+        written = [sparse.csr_array(coordinates.rows(block)[0]) for block in blocks]
+        rows = sparse.csr_array(sparse.vstack(written))
+        return cls._of_rows(blocks, rows, _Written(coordinates), solver_for)
+
+    @classmethod
+    def _of_rows(
+        cls,
+        blocks: Sequence[Block],
+        rows: sparse.csr_array,
+        space: _Space,
+        solver_for: Callable[[Sequence[Block]], Solver],
+    ) -> RowSpaceSolver | None:
+        independent = None
         if rows.shape[1] > rows.shape[0]:
             lengths = _lengths(rows)
             independent = _Independent.of(sparse.csr_array(sparse.diags_array(1 / lengths) @ rows))
             if independent is None:
                 return None
             rows = independent.over_themselves(rows, lengths)
-        elif len(first) == marginal.size:
-            return None
         ends = np.cumsum([block.rows for block in blocks])
         parts = [rows[end - block.rows : end] for block, end in zip(blocks, ends, strict=True)]
-        over = _numbered(rows.shape[1])
-        inner = solver_for([Block(over, sparse.csr_array(part)) for part in parts])
-        return cls(marginal, labels, inner, independent)
+        numbered = _numbered(rows.shape[1])
+        inner = solver_for([Block(numbered, sparse.csr_array(part)) for part in parts])
+        return cls(space, inner, independent)
 
     def variances(self, block: Block) -> Matrix:
         """Return each row's variance in units of the noise variance."""
@@ -175,22 +253,14 @@ class RowSpaceSolver:
 
     def _covered(self, block: Block) -> Iterator[Block]:
         """Yield rows in coordinates, or raise if one is not in the row space."""
-        block = resolved(block, self._marginal)
-        inside = cell_map(block.marginal, self._marginal)
-        first = np.zeros(int(self._labels.max()) + 1, dtype=np.int64)
-        first[self._labels[::-1]] = inside[::-1]
-        one, other = _merged_cells(inside, first[self._labels])
-        step = max(1, CHUNK // max(len(first), block.marginal.size))
-        for start in range(0, max(1, block.rows), step):
-            cells = block.matrix[start : start + step].toarray().astype(np.float64)
-            outside = np.abs(cells[:, one] - cells[:, other]).max(axis=1, initial=0.0)
-            rows = cells[:, first]
+        for written, displaced, largest in self._space.written(block):
+            rows, outside = written, displaced
             if self._independent is not None:
                 coefficients = self._independent.coefficients(rows.T)
                 away = np.abs(self._independent.rows.T @ coefficients - rows.T)
-                outside = np.maximum(outside, away.max(axis=0, initial=0.0))
+                outside = np.maximum(displaced, away.max(axis=0, initial=0.0))
                 rows = coefficients.T
-            if (outside > COVERED * np.abs(cells).max(axis=1, initial=0.0)).any():
+            if (outside > COVERED * largest).any():
                 raise NotCoveredError("the query is not a combination of what the release measured")
             yield Block(_numbered(rows.shape[1]), sparse.csr_array(rows))
 

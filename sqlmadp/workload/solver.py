@@ -7,11 +7,13 @@ numbers for a w in its range.
 
 One interface, chosen by the form and size of the strategy:
     IdentitySolver   one block that measures each cell of its marginal: X is a multiple of I
-    KroneckerSolver  products of rows of single columns, over one scope: X is a sum of products
+    KroneckerSolver  products of rows of single columns, over one scope that holds all others: X is
+                     a sum of products and little else
     ToppedSolver     every cell of one marginal measured alone, with few rows on top: X is a
                      diagonal and little else
     DenseSolver      a triangular factor of X, while there are few coordinates
     DiagonalSolver   plain marginals, any number of them: X is diagonal
+    ApartSolver      parts that share no column, and meet in the total alone: X is one matrix a part
     RowSpaceSolver   few rows over many cells: solved in coordinates of the rows
     IterativeSolver  anything else: X is applied, never formed
 """
@@ -28,8 +30,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.errors import NotCoveredError
-from sqlmadp.schema.kronecker import products_of_one_scope
+from sqlmadp.schema.kronecker import contents, products_of_one_scope
 from sqlmadp.schema.marginal import Block, CellBlock, Labels, cell_weight
+from sqlmadp.workload.apart import ApartSolver
 from sqlmadp.workload.cells import IdentitySolver
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.diagonal import DiagonalSolver, is_plain
@@ -37,8 +40,7 @@ from sqlmadp.workload.factor import COVERED, Factor
 from sqlmadp.workload.gram import cells_gram, gram_of
 from sqlmadp.workload.iterative import IterativeSolver
 from sqlmadp.workload.kronecker import KroneckerSolver
-from sqlmadp.workload.reduce import reduced
-from sqlmadp.workload.row_space import RowSpaceSolver, has_few_rows
+from sqlmadp.workload.row_space import RowSpaceSolver, has_few_numbers, has_few_rows
 from sqlmadp.workload.topped import ToppedSolver
 
 Matrix = NDArray[np.float64]
@@ -58,6 +60,9 @@ the millions, and rows of weight 1 beside rows of weight 10^8."""
 
 FEW_OF_ALL = 8
 """Coordinates, a row, from which on a block's variances are worked out row by row in any case."""
+
+KEPT = 2
+"""Solvers of large strategies that are kept for whoever asks for the same."""
 
 CHUNK = 1 << 24
 """Numbers that one dense slice of a query block may hold."""
@@ -99,9 +104,8 @@ def solver_for(blocks: Sequence[Block]) -> Solver:
     """Return the solver that fits a strategy."""
     if len(blocks) == 1 and cell_weight(blocks[0]) is not None:
         return IdentitySolver(blocks[0])
-    products = products_of_one_scope(blocks)
-    if products is not None:
-        return KroneckerSolver(products)
+    if products_of_one_scope(blocks):
+        return _kept(blocks) or _keep(blocks, KroneckerSolver(blocks))
     bound = sum(block.marginal.size for block in blocks)  # As many coordinates at most.
     if bound > FEW_COORDINATES and is_plain(blocks):
         return DiagonalSolver(blocks)
@@ -109,11 +113,41 @@ def solver_for(blocks: Sequence[Block]) -> Solver:
     if topped is not None:
         return topped
     if bound > MOST_COORDINATES:
-        size = Coordinates(block.marginal for block in blocks).size
-        if size > MOST_COORDINATES:
-            few = RowSpaceSolver.of(blocks, solver_for) if has_few_rows(blocks) else None
-            return few or IterativeSolver(blocks)
-    return DenseSolver(blocks)
+        coordinates = Coordinates(block.marginal for block in blocks)
+        if coordinates.size > MOST_COORDINATES:
+            return _kept(blocks) or _keep(blocks, _large(blocks, coordinates))
+    if bound <= FEW_COORDINATES:
+        return DenseSolver(blocks)
+    return _kept(blocks) or _keep(blocks, DenseSolver(blocks))
+
+
+def _large(blocks: Sequence[Block], coordinates: Coordinates) -> Solver:
+    """Return the solver of a strategy with too many coordinates to factor."""
+    found: Solver | None = ApartSolver.of(blocks, solver_for) or KroneckerSolver.of(blocks)
+    if found is None and has_few_rows(blocks):
+        found = RowSpaceSolver.of(blocks, solver_for)
+    if found is None and has_few_numbers(blocks, coordinates):
+        found = RowSpaceSolver.over(coordinates, blocks, solver_for)
+    return found or IterativeSolver(blocks)
+
+
+_known: dict[bytes, Solver] = {}
+
+
+def _kept(blocks: Sequence[Block]) -> Solver | None:
+    """Return the solver of an equal strategy, if one was made a moment ago.
+
+    What is selected, checked, certified and answered from is one strategy, and what a solver of
+    many cells has worked out once takes long.
+    """
+    return _known.get(contents(blocks))
+
+
+def _keep(blocks: Sequence[Block], solver: Solver) -> Solver:
+    if len(_known) >= KEPT:
+        del _known[next(iter(_known))]
+    _known[contents(blocks)] = solver
+    return solver
 
 
 class DenseSolver:
@@ -200,9 +234,14 @@ class DenseSolver:
                 gram = sparse.coo_array(cells_gram(block.marginal, self.coordinates))
                 information[gram.coords] += block.weight**2 * gram.data
                 continue
-            coefficients, box = self.coordinates.cells(block.marginal)
-            rows = np.asarray(block.matrix @ coefficients)
-            information[np.ix_(box, box)] += rows.T @ rows
+            if _holds_every_cell(block):
+                inside = np.asarray((block.matrix.T @ block.matrix).todense(), dtype=np.float64)
+                gram, box = self.coordinates.square(inside, block.marginal)
+            else:  # Only rows themselves show that something is not measured at all.
+                coefficients, box = self.coordinates.cells(block.marginal)
+                rows = np.asarray(block.matrix @ coefficients)
+                gram = rows.T @ rows
+            information[np.ix_(box, box)] += gram
         return information
 
     def fitted(self, estimate: Matrix) -> tuple[Matrix, ...]:
@@ -215,11 +254,7 @@ class DenseSolver:
 
     def _covered(self, block: Block) -> Iterator[tuple[Matrix, Matrix]]:
         """Yield rows in coordinates and their halves, or raise if one is not in the row space."""
-        if not self.coordinates.resolves(block.marginal):
-            block = reduced(block)  # What no row depends on need not have been measured.
-        if not self.coordinates.resolves(block.marginal):
-            raise NotCoveredError("the release does not tell apart what the query tells apart")
-        for part in self._slices(block):
+        for part in self._slices(self.coordinates.resolved(block)):
             rows, displaced = self.coordinates.rows(part)
             half = self._factor.half(rows)
             outside = np.maximum(displaced, self._factor.outside(rows, half))
@@ -233,3 +268,10 @@ class DenseSolver:
         step = max(1, CHUNK // max(self.coordinates.size, block.marginal.size))
         for start in range(0, block.rows, step):
             yield Block(block.marginal, block.matrix[start : start + step])
+
+
+def _holds_every_cell(block: Block) -> bool:
+    """Tell whether every cell is measured alone by some row, beside whatever else is."""
+    matrix = block.matrix
+    single = matrix.indptr[:-1][np.diff(matrix.indptr) == 1]
+    return len(np.unique(matrix.indices[single])) == block.marginal.size

@@ -35,13 +35,16 @@ def test_queries_of_other_weights_are_not_taken_for_the_same():
 
 def test_no_strategy_is_weighed_twice(monkeypatch):
     weighed = []
-    errors = Complement.errors
+    solver = Complement._solver
     monkeypatch.setattr(
         Complement,
-        "errors",
-        lambda self, strategy, *rest: weighed.append(strategy) or errors(self, strategy, *rest),
+        "_solver",
+        lambda self, strategy, *rest: weighed.append(strategy) or solver(self, strategy, *rest),
     )
     workloads = [Workload.of([histogram("a")]), Workload.of([histogram("b")])]
-    Complement(known=KNOWN).select(workloads, [None, Fraction(1)])
+    choice = Complement(known=KNOWN)
+    added = choice.select(workloads, [None, Fraction(1)])
     assert len(weighed) > 2
     assert len({id(strategy) for strategy in weighed}) == len(weighed)
+    # And what is stated of the chosen one is what it gives.
+    assert added.errors == pytest.approx(choice.errors(added.strategy, workloads, Fraction(1)))

@@ -11,6 +11,7 @@ from sqlmadp.mechanism import agreement, constant, pareto
 from sqlmadp.mechanism.constant import Constant
 from sqlmadp.mechanism.fairness import expected_errors, outcome
 from sqlmadp.mechanism.pareto import Pareto
+from sqlmadp.mechanism.utilitarian import Utilitarian
 from sqlmadp.mechanism.waterfilling import Waterfilling
 from sqlmadp.schema.marginal import CellBlock
 from sqlmadp.strategy.capped_products import _Weights, capped_products
@@ -112,3 +113,22 @@ def test_the_gradient_of_capped_weights_is_that_of_their_errors():
     for place, step in enumerate(1e-6 * np.eye(len(flat))):
         above, below = (factors @ problem.errors(flat + sign * step)[0] for sign in (1, -1))
         assert (above - below) / 2e-6 == pytest.approx(gradient[place], rel=1e-4, abs=1e-4)
+
+
+def test_what_utilitarian_selects_is_measured_if_nobody_is_worse_off_for_it(large):
+    """Ranges of one column, whose rows no products of partitions come near to."""
+    random = np.random.default_rng(3)
+    cells = finest("x", sizes={"x": 40})
+    asked = []
+    for _ in range(3):
+        ends = np.sort(random.integers(0, 41, (30, 2)), axis=1)
+        places = np.arange(40)
+        asked.append(Workload.of([block(cells, (ends[:, :1] <= places) & (places <= ends[:, 1:]))]))
+    shares = [Fraction(1, 3)] * 3
+    ours, best, poured = (
+        errors_of(mechanism, asked, shares)
+        for mechanism in (Pareto(), Utilitarian(), Waterfilling())
+    )
+    assert (best <= poured).all()
+    np.testing.assert_allclose(ours, best)
+    assert outcome(Pareto(), asked, shares, Fraction(1)).worst_interference <= 1

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tables import SIZES, block, collectives, finest, histogram, total
 
+from sqlmadp.mechanism import ratchet
 from sqlmadp.mechanism.base import JointStrategy
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.mechanism.complement import Complement
@@ -108,6 +109,42 @@ def test_the_order_of_joining_matters_to_interference_too():
         assert found == pytest.approx(result.errors[1] / without[rest.index(1)])
 
 
+@pytest.mark.parametrize(("work", "searched"), [(1, 1), (10, 2), (20, 3), (40, 4)])
+def test_whoever_is_poured_in_after_the_last_search_is_left_out_by_an_update(
+    work, searched, monkeypatch
+):
+    prefix = Workload.of([block(finest("a"), np.tri(SIZES["a"]))])
+    asking = [
+        Workload.of([histogram("a")]),
+        Workload.of([total()]),
+        prefix,
+        Workload.of([histogram("b"), total()]),
+        Workload.of([histogram("a", "b")]),
+    ]
+    shares = [Fraction(1, 4), Fraction(1, 8), Fraction(1, 8), Fraction(1, 4), Fraction(1, 4)]
+    monkeypatch.setattr(ratchet, "WORK", work)
+    found = outcome(Ratchet(), asking, shares, Fraction(1)).interference
+    known = Ratchet().interference(asking, shares)
+    monkeypatch.setattr(Ratchet, "interference", lambda *_: None)
+    expected = outcome(Ratchet(), asking, shares, Fraction(1)).interference
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert np.isnan(known).any(axis=1).tolist() == [n < searched for n in range(len(asking))]
+
+
+def test_what_is_too_large_to_search_in_is_poured_all_the_same(monkeypatch):
+    asking = [Workload.of([histogram("a")]), Workload.of([total()]), Workload.of([histogram("b")])]
+    shares = [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)]
+    monkeypatch.setattr(ratchet, "WORK", 1)
+    poured = MECHANISMS["waterfilling"]([], None)
+    for count, joined in enumerate(Ratchet().joins(asking, shares), start=1):
+        expected = poured.select(asking[:count], shares[:count])
+        errors = (
+            expected_errors(strategy, asking[:count], Fraction(1))
+            for strategy in (joined, expected)
+        )
+        np.testing.assert_allclose(*errors, rtol=1e-9)
+
+
 def known(strategy, epsilon):
     """Return a strategy's rows scaled to noise of variance 1."""
     weight = noise_variance(strategy.sensitivity, epsilon) ** -0.5
@@ -126,7 +163,7 @@ def test_newcomers_after_a_release_raise_nobodys_error(collective, mechanism, da
     new = shares[there:]
     if not new:
         return
-    added = choice.select(workloads, [None] * there + new)
+    added = choice.select(workloads, [None] * there + new).strategy
     was = choice.errors(None, workloads[:there], sum(new))
     now = choice.errors(added, workloads, sum(new))
     assert all(n <= NOT_ABOVE_ONE * w for n, w in zip(now, was, strict=False))
@@ -140,7 +177,7 @@ def test_a_complement_measures_what_is_not_known_yet():
     every, other = Workload.of([histogram("a")]), Workload.of([histogram("a"), histogram("b")])
     before = MECHANISMS["utilitarian"]([], None).select([every], [Fraction(1)])
     choice = Complement(known=known(before, Fraction(100)))
-    added = choice.select([every, other], [None, Fraction(1)])
+    added = choice.select([every, other], [None, Fraction(1)]).strategy
     alone = MECHANISMS["utilitarian"]([], None).select([other], [Fraction(1)])
     now = choice.errors(added, [other], Fraction(1))
     plain = choice.errors(

@@ -1,5 +1,6 @@
 """Counts agree with counting in Python, whatever the table holds."""
 
+import itertools
 import math
 from collections import Counter
 from datetime import date, timedelta
@@ -11,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlmadp.private.counting import counting_select
-from sqlmadp.private.data_vector import FEW_CELLS, counted_together, read_cells, read_counts
+from sqlmadp.private.data_vector import read_cells, read_counts
 from sqlmadp.private.engines import Source, open_engine
+from sqlmadp.private.together import FEW_CELLS, MOST_BYTES, answer_bytes, counted_together
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.marginal import TOTAL, Marginal, Partition
 
@@ -315,6 +317,19 @@ def test_scopes_of_many_cells_are_counted_apart():
     columns = [Column(name=n, type="integer", minimum=1, maximum=m) for n, m in sizes.items()]
     counted = counted_together(Domain(table="t", columns=tuple(columns)), [("a", "b"), ("c",)])
     assert counted == {("a", "b"): ("a", "b"), ("c",): ("c",)}
+
+
+def test_many_scopes_are_counted_apart_if_their_answer_would_not_fit():
+    names = [f"c{number:02}" for number in range(60)]
+    columns = [Column(name=n, type="integer", minimum=1, maximum=10) for n in names]
+    domain = Domain(table="t", columns=tuple(columns))
+    pairs = list(itertools.combinations(names, 2))
+    rows = 100 * len(pairs)
+    assert answer_bytes(domain, pairs) <= max(MOST_BYTES, 2 * rows * 121 * 9)
+    few = list(itertools.combinations(names[:5], 2))
+    assert set(counted_together(domain, few).values()) == {tuple(names[:5])}
+    assert answer_bytes(domain, few) == 10**5 * 6 * 9
+    assert answer_bytes(domain, [(), ("c01",)]) == 10 * 2 * 9
 
 
 def test_one_scope_that_the_others_are_part_of_is_grouped_by_alone(tmp_path):

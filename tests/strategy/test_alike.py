@@ -7,16 +7,16 @@ from small_tables import block, finest, histogram
 
 from sqlmadp.mechanism import bounds
 from sqlmadp.mechanism.bounds import singular_values
-from sqlmadp.schema.marginal import CellBlock
+from sqlmadp.schema.marginal import CellBlock, cell_map
 from sqlmadp.strategy import alike as alike_module
 from sqlmadp.strategy import layout as layouts_module
-from sqlmadp.strategy.alike import Alike
+from sqlmadp.strategy.alike import Alike, alike_in
 from sqlmadp.strategy.integer import S
 from sqlmadp.strategy.layout import holds_all, layouts
 from sqlmadp.strategy.p_identity import loss_and_gradient
 from sqlmadp.strategy.select import _by_layout, _search, select
 from sqlmadp.workload.solver import DenseSolver
-from sqlmadp.workload.workload import Workload
+from sqlmadp.workload.workload import ScopeWorkload, Workload
 
 TABLE = {"age": 30, "ward": 8}
 
@@ -34,6 +34,7 @@ def one_ward(low, high):
     return block(finest("age", "ward", sizes=TABLE), rows.reshape(1, -1))
 
 
+ENDS = [(low, low + 7) for low in range(23)]
 CELLS = histogram("age", "ward", sizes=TABLE)
 EVERYTHING = Workload.of([CELLS, ranges((0, 12), (5, 20), (5, 30)), one_ward(3, 9)])
 
@@ -132,3 +133,25 @@ def test_a_table_of_many_cells_is_selected_for_like_one_of_few():
     )
     plain = 7200 + 60 * rows.sum()
     assert select(asked).error < 0.75 * plain
+
+
+NEIGHBOURS = block(finest("age", "ward", sizes=TABLE), np.eye(240)[:-1] + np.eye(240)[1:])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [histogram("age", sizes=TABLE), histogram("ward", sizes=TABLE)],
+        [CELLS, histogram("age", sizes=TABLE), histogram("ward", sizes=TABLE)],
+        [CELLS, ranges((0, 12)), NEIGHBOURS],
+        [CELLS, ranges(*ENDS)],
+        [CELLS, ranges((0, 12)), one_ward(3, 9)],
+    ],
+)
+def test_whether_groups_are_alike_is_known_before_queries_are_stacked(large, asked):
+    whole = finest("age", "ward", sizes=TABLE)
+    lifted = [
+        block(whole, each.matrix[:, cell_map(each.marginal, whole)].toarray()) for each in asked
+    ]
+    expected = Alike.of(ScopeWorkload.of(lifted)) is not None
+    assert alike_in(Workload.of(asked).scopes, whole) == expected

@@ -10,8 +10,8 @@ from sqlmadp.mechanism.fairness import expected_errors
 from sqlmadp.mechanism.waterfilling import Waterfilling, pour_exact, stacked_rows
 from sqlmadp.schema.kronecker import KroneckerBlock
 from sqlmadp.schema.marginal import Block, CellBlock, Marginal, Partition
+from sqlmadp.strategy import kronecker, single
 from sqlmadp.strategy import select as selecting
-from sqlmadp.strategy import single
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.kronecker import SUMS, products_of, select_kronecker
 from sqlmadp.strategy.select import select
@@ -161,3 +161,16 @@ def test_prefixes_of_many_cells_are_selected_for_without_writing_them_out():
     found = select_kronecker(queries, over("a", "b", size=side))
     identity = (side * (side + 1) / 2) ** 2
     assert found.error < 0.05 * identity
+
+
+def test_a_search_that_another_strategy_is_out_of_reach_of_ends_early(monkeypatch):
+    searches = []
+    search = kronecker._searched
+    monkeypatch.setattr(kronecker, "_searched", lambda gram: searches.append(gram) or search(gram))
+    best = select_kronecker(*products_of(SOME))
+    whole = len(searches)
+    assert select_kronecker(*products_of(SOME), best.error).error == best.error
+    assert len(searches) == 2 * whole
+    hopeless = select_kronecker(*products_of(SOME), best.error / 100)
+    assert len(searches) < 3 * whole
+    assert hopeless.error < 1.2 * best.error

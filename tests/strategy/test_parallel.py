@@ -13,9 +13,10 @@ from small_tables import block, finest, histogram
 
 from sqlmadp.strategy import parallel
 from sqlmadp.strategy import select as selecting
-from sqlmadp.strategy.cache import StrategyCache
+from sqlmadp.strategy.cache import StrategyCache, packed
 from sqlmadp.strategy.parallel import select_all
 from sqlmadp.strategy.select import select
+from sqlmadp.strategy.worker import ALL
 from sqlmadp.workload.workload import Workload
 
 RANGES = np.tril(np.ones((5, 5)))
@@ -88,7 +89,7 @@ from pathlib import Path
 
 sys.path[:0] = [{tests!r}, {here!r}]
 from test_parallel import many
-from sqlmadp.strategy.cache import StrategyCache
+from sqlmadp.strategy.cache import StrategyCache, packed
 from sqlmadp.strategy.parallel import select_all
 
 told = lambda done, total: print(done, total, flush=True)
@@ -135,6 +136,22 @@ def test_ctrl_c_ends_all_processes_and_what_is_in_the_cache_is_whole(tmp_path, f
     for workload, strategy in zip(many(), kept, strict=True):
         if strategy is not None:
             assert select(workload, cache=cache).error == strategy[1]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks into /proc")
+def test_processes_end_in_the_middle_of_a_search_when_their_caller_is_killed(tmp_path):
+    file = tmp_path / "long.npz"
+    rows = np.random.default_rng(5).integers(0, 2, (3000, 3000))
+    asked = Workload.of([block(finest("x", sizes={"x": 3000}), rows)])
+    np.savez(file, **packed(asked.by_scope))
+    worker = parallel._started(StrategyCache(tmp_path / "cache"))
+    worker.stdin.write(f"{ALL} {file}\n")
+    worker.stdin.flush()
+    with pytest.raises(subprocess.TimeoutExpired):
+        worker.wait(timeout=3)  # It is searching.
+    worker.stdin.close()
+    worker.stdout.close()
+    assert worker.wait(timeout=10) == 0
 
 
 def test_the_searches_of_one_long_workload_run_side_by_side(tmp_path, forgetful, monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.strategy import products
 from sqlmadp.strategy import select as selecting
 from sqlmadp.strategy.integer import S
 from sqlmadp.strategy.products import select_products
@@ -71,3 +72,16 @@ def test_workloads_too_large_for_joint_rows_are_measured_by_products(monkeypatch
     assert strategy.error == select_products(stacked(ANALYSTS)).error
     sums = sum(int(each.matrix.sum(axis=0).max()) for each in strategy.blocks)
     assert sums == strategy.total
+
+
+@pytest.mark.parametrize("left", range(len(ANALYSTS)))
+def test_without_an_analyst_the_same_is_selected_as_by_those_who_are_left_alone(left):
+    """What leaving out shares with the whole collective changes nothing, not one bit."""
+    rest = [workload for place, workload in enumerate(ANALYSTS) if place != left]
+    select_products(stacked(ANALYSTS))
+    after = select_products(stacked(rest))
+    products._products.cache_clear()
+    alone = select_products(stacked(rest))
+    assert after.error == alone.error
+    pairs = zip(after.blocks, alone.blocks, strict=True)
+    assert all(a.marginal == b.marginal and a.weight == b.weight for a, b in pairs)

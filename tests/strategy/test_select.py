@@ -22,6 +22,7 @@ from small_tables import (
 
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.schema.marginal import Block
+from sqlmadp.strategy import layout
 from sqlmadp.strategy import select as selection
 from sqlmadp.strategy.integer import IntegerBlock, S
 from sqlmadp.strategy.select import select
@@ -271,3 +272,11 @@ def test_the_same_workload_is_searched_once_in_a_process(monkeypatch):
     first = select(Workload.of([histogram("a")]))
     monkeypatch.setattr(selection, "_search", None)
     assert select(Workload.of([histogram("a")])) is first
+
+
+def test_a_merged_scope_that_no_query_is_left_for_has_no_block(monkeypatch):
+    pairs = [("a", "b"), ("a", "c"), ("b", "c")]
+    monkeypatch.setattr(layout, "_merged", lambda asked: pairs)
+    asked = Workload.of([histogram("a", "b"), histogram("a", "c"), histogram("b"), histogram("c")])
+    merged = layout.layouts(asked)[-1]
+    assert [scope.marginal.scope for scope in merged.scopes] == pairs[:2]

@@ -31,9 +31,18 @@ def test_the_gram_matrix_is_that_of_the_rows_in_coordinates(blocks):
 def test_a_gram_matrix_of_too_many_entries_is_refused_before_it_is_made():
     ranges = block(finest("a", "b"), np.kron(np.tri(5), np.tri(3)))
     coordinates = Coordinates([finest("a", "b")])
-    assert gram_of([ranges], coordinates, most=15**3).nnz == 15**2
+    assert gram_of([ranges], coordinates, most=15**2).nnz == 15**2
     with pytest.raises(NotSupportedError, match="queries over a, b overlap in too many ways"):
-        gram_of([ranges], coordinates, most=15**2)
+        gram_of([ranges], coordinates, most=15**2 - 1)
+
+
+def test_rows_that_differ_by_a_factor_are_added_up_column_by_column():
+    """Each b has a weight of its own: three terms, which are one sum of products."""
+    ranges = block(finest("a", "b"), np.kron(np.tri(5), np.diag([1.0, 2.0, 3.0])))
+    coordinates = Coordinates([finest("a", "b")])
+    rows, _ = coordinates.rows(ranges)
+    found = gram_of([ranges], coordinates, most=5**2 * 3**2)
+    np.testing.assert_allclose(found.toarray(), rows.T @ rows, atol=1e-12)
 
 
 @fast

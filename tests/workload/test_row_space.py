@@ -10,12 +10,14 @@ from solvers_alike import assert_agree
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.schema.marginal import CellBlock
 from sqlmadp.workload import row_space, solver
+from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.iterative import IterativeSolver
 from sqlmadp.workload.row_space import RowSpaceSolver, has_few_rows
 from sqlmadp.workload.solver import DenseSolver, solver_for
 
 SIZES = {"a": 6, "b": 5, "c": 4}
 CELLS = finest("a", "b", "c", sizes=SIZES)
+MANY = dict.fromkeys("abcdefg", 3)
 
 
 def areas(random, count, more):
@@ -79,6 +81,8 @@ def test_few_rows_are_chosen_where_coordinates_are_many(monkeypatch):
     for name in ("MOST_ROWS", "MOST_CELLS", "MOST_ENTRIES"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(row_space, name, 10)
+            patch.setattr(row_space, "MOST_NUMBERS", 10)
+            patch.setattr(solver, "_known", {})
             assert not has_few_rows(measured)
             assert isinstance(solver_for(measured), IterativeSolver)
 
@@ -92,3 +96,39 @@ def test_tiny_weights_beside_heavy_rows_lose_no_digits():
     expected = DenseSolver(measured).variances(asked)
     found = RowSpaceSolver.of(measured, solver_for).variances(asked)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def conditions(random, count):
+    """Rows on scopes of their own, a few columns of many each: hardly any two meet."""
+    found = []
+    for _ in range(count):
+        names = sorted(random.choice(list(MANY), random.integers(1, 4), replace=False))
+        cells = finest(*names, sizes=MANY)
+        found.append(block(cells, random.integers(0, 3, (random.integers(1, 3), cells.size))))
+    return found
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32), st.integers(1, 12))
+def test_conditions_on_many_columns_are_solved_over_coordinates(seed, count):
+    random = np.random.default_rng(seed)
+    measured = conditions(random, count)
+    coordinates = Coordinates(each.marginal for each in measured)
+    found = RowSpaceSolver.over(coordinates, measured, solver_for)
+    if found is None:
+        return  # Rows that almost depend on others.
+    for asked in measured:
+        assert_agree(found, DenseSolver(measured), measured, asked, seed)
+    with pytest.raises(NotCoveredError):
+        found.variances(histogram("h", sizes={"h": 3}))
+
+
+def test_few_conditions_on_very_many_columns_are_not_solved_iteratively(monkeypatch):
+    random = np.random.default_rng(11)
+    measured = [*conditions(random, 8), *(total() for _ in range(2))]
+    monkeypatch.setattr(solver, "MOST_COORDINATES", 10)
+    monkeypatch.setattr(row_space, "MOST_CELLS", 10)
+    assert isinstance(solver_for(measured), RowSpaceSolver)
+    monkeypatch.setattr(row_space, "MOST_NUMBERS", 10)
+    monkeypatch.setattr(solver, "_known", {})
+    assert isinstance(solver_for(measured), IterativeSolver)

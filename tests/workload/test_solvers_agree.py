@@ -97,6 +97,7 @@ def test_the_solver_is_chosen_by_form_and_size(monkeypatch):
     monkeypatch.setattr(row_space, "MOST_ROWS", 10)
     assert isinstance(solver_for(ranges), IterativeSolver)
     monkeypatch.setattr(iterative, "MOST_COORDINATES", 10)
+    monkeypatch.setattr(solver, "_known", {})
     with pytest.raises(NotSupportedError, match="coordinates; at most 10 are supported"):
         solver_for(ranges)
 
