@@ -93,8 +93,10 @@ def test_the_solver_is_chosen_by_form_and_size(monkeypatch):
     monkeypatch.setattr(solver, "FEW_COORDINATES", 10)
     assert isinstance(solver_for(marginals), DiagonalSolver)
     assert isinstance(solver_for(ranges), DenseSolver)
+    assert solver_for(ranges) is solver_for(list(ranges))  # It was made a moment ago.
     monkeypatch.setattr(solver, "MOST_COORDINATES", 10)
     monkeypatch.setattr(row_space, "MOST_ROWS", 10)
+    monkeypatch.setattr(solver, "_known", {})
     assert isinstance(solver_for(ranges), IterativeSolver)
     monkeypatch.setattr(iterative, "MOST_COORDINATES", 10)
     monkeypatch.setattr(solver, "_known", {})
