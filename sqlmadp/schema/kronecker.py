@@ -161,14 +161,16 @@ def relabelled(block: Block, marginal: Marginal) -> Block:
 
 
 def contents(blocks: Sequence[Block]) -> bytes:
-    """Return a hash that only blocks of the same rows share, kept in the same form."""
+    """Return a hash that only blocks of the same rows share, be they in memory or stored."""
     digest = hashlib.sha256()
     for block in blocks:
-        digest.update(repr((type(block).__name__, block.marginal.scope, block.rows)).encode())
+        weight = cell_weight(block)  # Cells are stored written out.
+        kind = CellBlock if weight is not None else type(block)
+        value = None if weight is None else float(weight)
+        digest.update(repr((kind.__name__, block.marginal.scope, block.rows, value)).encode())
         for partition in block.marginal.partitions:
             digest.update(partition.key)
-        if isinstance(block, CellBlock):
-            digest.update(repr(float(block.weight)).encode())
+        if weight is not None:
             continue
         parts = block.factors if isinstance(block, KroneckerBlock) else (block.matrix,)
         arrays = [a for part in parts for a in (part.indptr, part.indices, part.data)]
