@@ -211,6 +211,12 @@ class Coordinates:
             numbers[target] = index[tuple(slice(min(w)) for w in within if w is not None)]
         return numbers.reshape(-1)
 
+    def inside(self, scope: tuple[str, ...]) -> Labels:
+        """Return the numbers of all tuples that are constant in every column but some."""
+        supports = (support for support in self._index if set(support) <= set(scope))
+        numbers = np.concatenate([self._index[support].reshape(-1) for support in supports])
+        return numbers[numbers >= 0]
+
     def resolves(self, marginal: Marginal) -> bool:
         """Tell whether the refinements tell apart all that the marginal tells apart."""
         return all(

@@ -11,7 +11,8 @@ One interface, chosen by the form and size of the strategy:
                      a sum of products and little else
     ToppedSolver     every cell of one marginal measured alone, with few rows on top: X is a
                      diagonal and little else
-    DenseSolver      a triangular factor of X, while there are few coordinates
+    DenseSolver      a triangular factor of X, while there are few coordinates, or where scopes
+                     share few of them
     DiagonalSolver   plain marginals, any number of them: X is diagonal
     ApartSolver      parts that share no column, and meet in the total alone: X is one matrix a part
     RowSpaceSolver   few rows over many cells: solved in coordinates of the rows
@@ -31,13 +32,15 @@ from scipy import sparse
 
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.schema.kronecker import contents, products_of_one_scope
-from sqlmadp.schema.marginal import Block, CellBlock, Labels, cell_weight
+from sqlmadp.schema.marginal import Block, Labels, cell_weight
 from sqlmadp.workload.apart import ApartSolver
+from sqlmadp.workload.arrow import ArrowFactor
 from sqlmadp.workload.cells import IdentitySolver
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.diagonal import DiagonalSolver, is_plain
 from sqlmadp.workload.factor import COVERED, Factor
-from sqlmadp.workload.gram import cells_gram, gram_of
+from sqlmadp.workload.gram import gram_of
+from sqlmadp.workload.information import information
 from sqlmadp.workload.iterative import IterativeSolver
 from sqlmadp.workload.kronecker import KroneckerSolver
 from sqlmadp.workload.row_space import RowSpaceSolver, has_few_numbers, has_few_rows
@@ -124,6 +127,8 @@ def solver_for(blocks: Sequence[Block]) -> Solver:
 def _large(blocks: Sequence[Block], coordinates: Coordinates) -> Solver:
     """Return the solver of a strategy with too many coordinates to factor."""
     found: Solver | None = ApartSolver.of(blocks, solver_for) or KroneckerSolver.of(blocks)
+    if found is None and (factor := ArrowFactor.of(blocks, coordinates)) is not None:
+        found = DenseSolver(blocks, coordinates, factor)
     if found is None and has_few_rows(blocks):
         found = RowSpaceSolver.of(blocks, solver_for)
     if found is None and has_few_numbers(blocks, coordinates):
@@ -153,12 +158,21 @@ def _keep(blocks: Sequence[Block], solver: Solver) -> Solver:
 class DenseSolver:
     """Solve with a triangular factor of ``A^T A`` in coordinates."""
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        """Factor the strategy."""
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        coordinates: Coordinates | None = None,
+        factor: ArrowFactor | None = None,
+    ) -> None:
+        """Factor the strategy, unless a factor over its coordinates is given."""
         self.blocks = tuple(blocks)
-        self.coordinates = Coordinates(block.marginal for block in blocks)
-        self.coordinates.require(MOST_COORDINATES)
-        self._factor = Factor.of_gram(self.information, self._rows)
+        self.coordinates = coordinates or Coordinates(block.marginal for block in blocks)
+        self._factor: Factor | ArrowFactor
+        if factor is None:
+            self.coordinates.require(MOST_COORDINATES)
+            self._factor = Factor.of_gram(self.information, self._rows)
+        else:
+            self._factor = factor
 
     def _rows(self) -> list[tuple[Matrix, Labels]]:
         """Return the rows of every block in coordinates, and the places of those."""
@@ -170,6 +184,8 @@ class DenseSolver:
 
     @cached_property
     def _inverse(self) -> Matrix:
+        if isinstance(self._factor, ArrowFactor):
+            raise ValueError("the inverse of an arrow is never written out")
         return self._factor.inverse()
 
     def variances(self, block: Block) -> Matrix:
@@ -228,21 +244,7 @@ class DenseSolver:
     @property
     def information(self) -> Matrix:
         """Return ``A^T A``."""
-        information = np.zeros((self.coordinates.size, self.coordinates.size))
-        for block in self.blocks:
-            if isinstance(block, CellBlock):
-                gram = sparse.coo_array(cells_gram(block.marginal, self.coordinates))
-                information[gram.coords] += block.weight**2 * gram.data
-                continue
-            if _holds_every_cell(block):
-                inside = np.asarray((block.matrix.T @ block.matrix).todense(), dtype=np.float64)
-                gram, box = self.coordinates.square(inside, block.marginal)
-            else:  # Only rows themselves show that something is not measured at all.
-                coefficients, box = self.coordinates.cells(block.marginal)
-                rows = np.asarray(block.matrix @ coefficients)
-                gram = rows.T @ rows
-            information[np.ix_(box, box)] += gram
-        return information
+        return information(self.blocks, self.coordinates, np.arange(self.coordinates.size))
 
     def fitted(self, estimate: Matrix) -> tuple[Matrix, ...]:
         """Return ``A x`` block by block."""
@@ -268,10 +270,3 @@ class DenseSolver:
         step = max(1, CHUNK // max(self.coordinates.size, block.marginal.size))
         for start in range(0, block.rows, step):
             yield Block(block.marginal, block.matrix[start : start + step])
-
-
-def _holds_every_cell(block: Block) -> bool:
-    """Tell whether every cell is measured alone by some row, beside whatever else is."""
-    matrix = block.matrix
-    single = matrix.indptr[:-1][np.diff(matrix.indptr) == 1]
-    return len(np.unique(matrix.indices[single])) == block.marginal.size

@@ -9,7 +9,7 @@ from solvers_alike import assert_agree
 
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.schema.marginal import CellBlock, Marginal, Partition
-from sqlmadp.workload import iterative, row_space, solver, topped
+from sqlmadp.workload import arrow, iterative, row_space, solver, topped
 from sqlmadp.workload.cells import IdentitySolver
 from sqlmadp.workload.diagonal import DiagonalSolver, is_plain
 from sqlmadp.workload.iterative import IterativeSolver
@@ -96,6 +96,7 @@ def test_the_solver_is_chosen_by_form_and_size(monkeypatch):
     assert solver_for(ranges) is solver_for(list(ranges))  # It was made a moment ago.
     monkeypatch.setattr(solver, "MOST_COORDINATES", 10)
     monkeypatch.setattr(row_space, "MOST_ROWS", 10)
+    monkeypatch.setattr(arrow, "MOST_OF_ONE", 10)
     monkeypatch.setattr(solver, "_known", {})
     assert isinstance(solver_for(ranges), IterativeSolver)
     monkeypatch.setattr(iterative, "MOST_COORDINATES", 10)
