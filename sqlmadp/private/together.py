@@ -26,7 +26,7 @@ FEW_CELLS = 2**18
 that halves the time of many scopes, and costs a few small ones up to as much again."""
 FEWER = 64
 """By what that is divided, once or more, where the answer of the engine would be too large."""
-MOST_BYTES = 2**29
+MOST_BYTES = 2**27
 """Bytes of an answer up to which small scopes are counted together in any case; beyond that, while
 it takes no more than twice as many as if they were not."""
 BYTES_A_NUMBER = 9
