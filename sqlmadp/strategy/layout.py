@@ -32,7 +32,7 @@ from sqlmadp.strategy.alike import Alike, alike_in
 from sqlmadp.strategy.merging import Asked, merge
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.factor import COVERED, Factor
-from sqlmadp.workload.workload import ScopeWorkload, Workload
+from sqlmadp.workload.workload import ScopeWorkload, Workload, crossed
 
 Matrix = NDArray[np.float64]
 
@@ -159,7 +159,7 @@ def holds_all(workload: Workload) -> Layout | None:
     maximal = _maximal([scope.marginal.scope for scope in asked])
     if len(maximal) > 1 or sum(scope.groups for scope in asked) <= FEW_GROUPS:
         return None
-    if len(asked) > 1 and not alike_in(asked, _refined(asked)):
+    if len(asked) > 1 and not alike_in(asked, crossed(scope.marginal for scope in asked)):
         return None
     layout = Layout(_assigned(workload, maximal, _column_sizes(asked)), asked)
     return layout if layout.alike is not None else None
@@ -246,17 +246,7 @@ def _column_sizes(scopes: Sequence[ScopeWorkload]) -> dict[str, int]:
 
 def union_cells(scopes: Sequence[ScopeWorkload]) -> int:
     """Return the cells of all columns in use together (exact, of any size)."""
-    return _refined(scopes).size
-
-
-def _refined(scopes: Sequence[ScopeWorkload]) -> Marginal:
-    """Return all columns in use, each as fine as any scope has it."""
-    finest: dict[str, Partition] = {}
-    for scope in scopes:
-        for name, partition in zip(scope.marginal.scope, scope.marginal.partitions, strict=True):
-            finest[name] = finest[name].refine(partition) if name in finest else partition
-    names = tuple(sorted(finest))
-    return Marginal(names, tuple(finest[name] for name in names))
+    return crossed(scope.marginal for scope in scopes).size
 
 
 def _assigned(

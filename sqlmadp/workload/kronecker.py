@@ -26,11 +26,12 @@ from scipy import sparse
 
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.schema.kronecker import KroneckerBlock, lifted, read_as_products
-from sqlmadp.schema.marginal import Block, Marginal, Partition, expand
+from sqlmadp.schema.marginal import Block, Marginal, expand
 from sqlmadp.workload.along import Along, along_each
 from sqlmadp.workload.cells import CellsSolver
 from sqlmadp.workload.near_product import Beside, NearProduct
 from sqlmadp.workload.product_rows import ProductRows
+from sqlmadp.workload.workload import crossed
 
 Matrix = NDArray[np.float64]
 
@@ -82,7 +83,7 @@ class KroneckerSolver(CellsSolver):
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         """Take the product nearest to X, and see whether it is X; the widest block is one."""
-        super().__init__(_finest(blocks))
+        super().__init__(crossed(block.marginal for block in blocks))
         self._blocks = [_over(block, self.marginal) for block in blocks]
         products = [block for block in self._blocks if isinstance(block, KroneckerBlock)]
         others = [block.matrix for block in self._blocks if not isinstance(block, KroneckerBlock)]
@@ -260,15 +261,6 @@ def _directions(rows: sparse.csr_array) -> tuple[list[bytes], Matrix]:
         digest.update((rows.data[start:end] / scale).tobytes())
         keys.append(digest.digest())
     return keys, scales
-
-
-def _finest(blocks: Sequence[Block]) -> Marginal:
-    """Return the marginal of all columns in use, as fine as any block has them."""
-    finest: dict[str, Partition] = {}
-    for block in blocks:
-        for name, partition in zip(block.marginal.scope, block.marginal.partitions, strict=True):
-            finest[name] = finest[name].refine(partition) if name in finest else partition
-    return Marginal(tuple(sorted(finest)), tuple(finest[name] for name in sorted(finest)))
 
 
 def _measures_cells(block: KroneckerBlock) -> bool:

@@ -36,6 +36,7 @@ from sqlmadp.workload.cells import resolved
 from sqlmadp.workload.coordinates import Coordinates
 from sqlmadp.workload.factor import COVERED, LARGE_PIVOT
 from sqlmadp.workload.reduce import distinct_columns
+from sqlmadp.workload.workload import crossed
 
 if TYPE_CHECKING:
     from sqlmadp.workload.solver import Solver
@@ -65,7 +66,7 @@ def has_few_rows(blocks: Sequence[Block]) -> bool:
     """Tell whether a strategy has few rows over not too many cells."""
     if sum(block.rows for block in blocks) > MOST_ROWS:
         return False
-    cells = _together(blocks).size
+    cells = crossed(block.marginal for block in blocks).size
     entries = sum(block.entries * cells // max(1, block.marginal.size) for block in blocks)
     return cells <= MOST_CELLS and entries <= MOST_ENTRIES
 
@@ -75,15 +76,6 @@ def has_few_numbers(blocks: Sequence[Block], coordinates: Coordinates) -> bool:
     rows = sum(block.rows for block in blocks)
     fewer = rows < coordinates.size and rows <= MOST_ROWS
     return fewer and rows * coordinates.size <= MOST_NUMBERS
-
-
-def _together(blocks: Sequence[Block]) -> Marginal:
-    """Return the marginal of all columns in use, as fine as any block has them."""
-    finest: dict[str, Partition] = {}
-    for block in blocks:
-        for name, partition in zip(block.marginal.scope, block.marginal.partitions, strict=True):
-            finest[name] = finest[name].refine(partition) if name in finest else partition
-    return Marginal(tuple(sorted(finest)), tuple(finest[name] for name in sorted(finest)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +171,7 @@ class RowSpaceSolver:
         None if coordinates would be as many as cells, or if rounding cannot tell which rows depend
         on which.
         """
-        marginal = _together(blocks)
+        marginal = crossed(block.marginal for block in blocks)
         cells = [expand(block.matrix, block.marginal, marginal) for block in blocks]
         stack = sparse.csc_array(sparse.vstack(cells), dtype=np.float64)
         labels, first = distinct_columns(stack)

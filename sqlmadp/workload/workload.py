@@ -175,6 +175,15 @@ def common(marginals: Sequence[Marginal]) -> Marginal:
     return Marginal(marginals[0].scope, tuple(reduce(Partition.refine, c) for c in columns))
 
 
+def crossed(marginals: Iterable[Marginal]) -> Marginal:
+    """Return the marginal of all columns in use, each as fine as any of ``marginals`` has it."""
+    finest: dict[str, Partition] = {}
+    for marginal in marginals:
+        for name, partition in zip(marginal.scope, marginal.partitions, strict=True):
+            finest[name] = finest[name].refine(partition) if name in finest else partition
+    return Marginal(tuple(sorted(finest)), tuple(finest[name] for name in sorted(finest)))
+
+
 @dataclass(frozen=True, eq=False)
 class ScopeWorkload:
     """All queries of one scope, over groups of cells that no query tells apart."""
