@@ -155,7 +155,7 @@ def _by_hand(engine, location: str) -> None:
     """Run the plain statement on the connection that counts, and fetch its rows."""
     if hasattr(engine, "_session"):
         engine._session.read.parquet(
-            str(Path(engine.identity.removeprefix("file:")))
+            str(Path(engine.identity.table.removeprefix("file:")))
         ).createOrReplaceTempView("people")
         engine._session.sql(BY_HAND).toArrow()
         return

@@ -15,8 +15,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.answer.errors import WITHIN
 from sqlmadp.answer.reconstruct import Estimate
+from sqlmadp.answer.result import WITHIN
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.private.noise import add_discrete_laplace, noise_scale
@@ -31,9 +31,9 @@ from sqlmadp.workload.workload import Workload
 DOMAIN = Domain(
     table="people",
     columns=(
-        Column(name="age", type="integer", minimum=0, maximum=19),
-        Column(name="sex", type="category", values=("f", "m")),
-        Column(name="area", type="category", values=tuple("abcd")),
+        Column(name="age", type="integer", minimum=0, maximum=19, complete=True),
+        Column(name="sex", type="category", values=("f", "m"), complete=True),
+        Column(name="area", type="category", values=tuple("abcd"), complete=True),
     ),
 )
 ALICE = """

@@ -25,9 +25,9 @@ import numpy as np
 from scipy import sparse
 
 from sqlmadp.answer.draws import simulated
-from sqlmadp.answer.errors import WITHIN
 from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reconstruct import Estimate
+from sqlmadp.answer.result import WITHIN
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.private.noise import add_discrete_laplace, noise_scale
@@ -40,7 +40,9 @@ COLUMNS = (("age", AGES), ("area", AREAS), ("sex", SEXES))
 FULL = Marginal(tuple(n for n, _ in COLUMNS), tuple(Partition.finest(s) for _, s in COLUMNS))
 DOMAIN = Domain(
     table="people",
-    columns=tuple(Column(name=n, type="integer", minimum=0, maximum=s - 1) for n, s in COLUMNS),
+    columns=tuple(
+        Column(name=n, type="integer", minimum=0, maximum=s - 1, complete=True) for n, s in COLUMNS
+    ),
 )
 SETTINGS = {
     "neither": Processing(),

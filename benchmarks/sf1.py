@@ -32,20 +32,25 @@ from sqlmadp.workload.coordinates import Coordinates
 SCHEMA = """table = "persons"
 [columns.age]
 type = "integer"
+complete = true
 min = 0
 max = 114
 [columns.hispanic]
 type = "boolean"
+complete = true
 [columns.race]
 type = "integer"
+complete = true
 min = 0
 max = 63
 [columns.relationship]
 type = "integer"
+complete = true
 min = 0
 max = 16
 [columns.sex]
 type = "category"
+complete = true
 values = ["female", "male"]
 """
 PLAN = """schema = "persons.toml"

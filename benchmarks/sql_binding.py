@@ -16,10 +16,10 @@ STATES = tuple(f"s{number:02}" for number in range(51))
 DOMAIN = Domain(
     table="people",
     columns=(
-        Column(name="age", type="integer", minimum=0, maximum=99),
-        Column(name="sex", type="category", values=("f", "m")),
-        Column(name="race", type="category", values=tuple("abcdefg")),
-        Column(name="state", type="category", values=STATES),
+        Column(name="age", type="integer", minimum=0, maximum=99, complete=True),
+        Column(name="sex", type="category", values=("f", "m"), complete=True),
+        Column(name="race", type="category", values=tuple("abcdefg"), complete=True),
+        Column(name="state", type="category", values=STATES, complete=True),
     ),
 )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlmadp.exact_numbers import exact, positive
 from sqlmadp.named_files import files_at_queries
-from sqlmadp.toml_file import Table, dotted, is_name, show
+from sqlmadp.toml_file import Table, dotted, is_name, show, suggest
 
 _PARAMETER_TYPES = (str, int, float, date, datetime, time)
 
@@ -30,6 +30,8 @@ class Analyst:
     """The part of the plan's epsilon that this analyst brings."""
     parameters: Mapping[str, object] = field(default_factory=dict)
     """Values of ``$name`` in the analyst's statements."""
+    dialect: str = "duckdb"
+    """The dialect of SQL of files that name none themselves."""
 
 
 def read_analysts(root: Table, folder: Path, epsilon: Fraction | None) -> tuple[Analyst, ...]:
@@ -45,7 +47,7 @@ def read_analysts(root: Table, folder: Path, epsilon: Fraction | None) -> tuple[
     for name in declared.values:
         table = declared.table(name, "a table with queries and, if you like, a share")
         if table is not None:
-            table.only(("queries", "share", "epsilon", "parameters"), "an analyst")
+            table.only(("queries", "share", "epsilon", "parameters", "dialect"), "an analyst")
             tables.append(table)
             files[name] = files_at_queries(table, folder)
     if any("epsilon" in table.values for table in tables):
@@ -53,10 +55,33 @@ def read_analysts(root: Table, folder: Path, epsilon: Fraction | None) -> tuple[
     else:
         shares = _shares(declared, tables)
     parameters = {table.key[-1]: _parameters(table) for table in tables}
+    default = dialect_named(root)
+    dialects = {table.key[-1]: dialect_named(table, default) for table in tables}
     return tuple(
-        Analyst(name=name, files=files[name], share=share, parameters=parameters[name])
+        Analyst(
+            name=name,
+            files=files[name],
+            share=share,
+            parameters=parameters[name],
+            dialect=dialects[name],
+        )
         for name, share in shares.items()
     )
+
+
+def dialect_named(table: Table, default: str = "duckdb") -> str:
+    """Return the dialect of SQL that a plan or an analyst names."""
+    given = table.values.get("dialect", default)
+    if given == default:
+        return default
+    from sqlmadp.sql.dialects import dialect_names  # noqa: PLC0415 - sqlglot is slow to import.
+
+    names = dialect_names()
+    if isinstance(given, str) and given in names:
+        return given
+    hint = suggest(given, names) if isinstance(given, str) else ""
+    table.refuse("dialect", ", ".join(show(name) for name in names), hint=hint)
+    return default
 
 
 def epsilon_brought(root: Table) -> Fraction | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -24,9 +24,9 @@ from sqlmadp.declared import domain_of
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.oversized import oversized
 from sqlmadp.plan import Plan
-from sqlmadp.schema.domain import Domain
+from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.marginal import Block
-from sqlmadp.sql.bind import BoundQuery, bind_all, cuts
+from sqlmadp.sql.bind import BoundQuery, bind_each, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.parameters import with_parameters
 from sqlmadp.sql.statements import Statement, split_each
@@ -36,6 +36,16 @@ from sqlmadp.workload.workload import Workload
 
 VERSION = 1
 """Part of every release's hash: raised if the meaning of what is hashed changes."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A statement that is left out of a plan, and why."""
+
+    analyst: str
+    query: str
+    """The name of the statement; empty for what concerns no single statement of the analyst."""
+    problem: Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,49 +58,86 @@ class Asked:
     queries: tuple[tuple[BoundQuery, ...], ...]
     """Each analyst's queries, in the order of the plan."""
 
+    refused: tuple[Refused, ...] = ()
+    """What is left out of the plan, with the reasons."""
+
     @classmethod
     def bind(cls, plan: Plan) -> Asked:
-        """Bind every statement of every analyst; one error lists all mistakes."""
-        asked, problems = cls.bind_each(plan)
-        if problems:
-            raise SqlError(
-                problem
-                for own in problems.values()
-                for problem in sorted(own, key=lambda each: (each.file, each.line, each.column))
-            )
+        """Bind every statement of every analyst; one error lists all mistakes, sizes included.
+
+        A plan that skips refused statements goes on without them, if anybody is left.
+        """
+        asked = cls.bind_sound(plan)
+        if asked.refused and not (plan.skip_refused and asked.plan.analysts):
+            raise asked.refusal()
         return asked
 
     @classmethod
-    def bind_each(
+    def bind_sound(
         cls, plan: Plan, staged: Mapping[str, Sequence[Statement]] | None = None
-    ) -> tuple[Asked, dict[str, tuple[Problem, ...]]]:
-        """Bind who can be bound; the others are left out of the plan, with all their mistakes.
+    ) -> Asked:
+        """Bind what can be bound; the rest is left out, and so is whoever is left with nothing.
 
         Their part of epsilon is left out too.  ``staged`` adds statements that an analyst has
         not handed in yet.
         """
-        statements, problems = _statements(plan, staged or {})
+        statements, refused = _statements(plan, staged or {})
         domain = domain_of(plan)
         everything = [statement for own in statements.values() for statement in own]
         domain = domain.with_cuts(cuts(everything, domain, plan.limits))
-        evaluator = Evaluator(domain, plan.limits)
+        once = _Once(Evaluator(domain, plan.limits))
         bound: dict[str, tuple[BoundQuery, ...]] = {}
-        once = _Once(evaluator)
         for name, own in statements.items():
-            try:
-                bound[name] = once.bind(own)
-            except SqlError as error:
-                problems[name] = (*problems.get(name, ()), *error.problems)
-                continue
-            if own and not any(query.aggregates for query in bound[name]):
-                problems[name] = (*problems.get(name, ()), _nothing_counted(own[0], name))
-        sound = {name: own for name, own in bound.items() if name not in problems}
-        for name, problem in oversized(sound, plan.limits, plan.mechanism):
-            problems[name] = (*problems.get(name, ()), problem)
-        members = tuple(each for each in plan.analysts if each.name not in problems)
-        queries = tuple(bound[member.name] for member in members)
-        epsilon = plan.epsilon * sum((member.share for member in members), Fraction(0))
-        return cls(replace(plan, analysts=members, epsilon=epsilon), domain, queries), problems
+            bound[name], problems = once.bind(own)
+            refused += [Refused(name, each.name, p) for each, found in problems for p in found]
+        while found := list(oversized(bound, plan.limits, plan.mechanism)):
+            refused += [
+                Refused(name, statement.name, problem) for name, statement, problem in found
+            ]
+            bound = _without(bound, {(name, statement.name) for name, statement, _ in found})
+        mended = {each.analyst for each in refused}
+        for name, queries in bound.items():
+            if name not in mended and not any(query.aggregates for query in queries):
+                problem = _nothing_counted(queries[0].statement, name)
+                refused.append(Refused(name, "", problem))
+        return cls(plan, domain, (), tuple(refused))._with(bound)
+
+    def without(self, refused: Sequence[Refused]) -> Asked:
+        """Return the same without some statements, and without whoever is left with nothing."""
+        names = {(each.analyst, each.query) for each in refused}
+        known = {analyst.name: own for analyst, own in self._pairs}
+        return replace(self, refused=(*self.refused, *refused))._with(_without(known, names))
+
+    def _with(self, bound: Mapping[str, tuple[BoundQuery, ...]]) -> Asked:
+        """Return the plan of those who have a statement that counts, with what they bring."""
+        members = [
+            each
+            for each in self.plan.analysts
+            if any(query.aggregates for query in bound.get(each.name, ()))
+        ]
+        left = sum((member.share for member in members), Fraction(0))
+        analysts = tuple(replace(member, share=member.share / left) for member in members)
+        plan = replace(self.plan, analysts=analysts, epsilon=self.plan.epsilon * left)
+        return replace(self, plan=plan, queries=tuple(bound[each.name] for each in members))
+
+    @property
+    def _pairs(self) -> list[tuple[Analyst, tuple[BoundQuery, ...]]]:
+        return list(zip(self.plan.analysts, self.queries, strict=True))
+
+    def refusal(self) -> SqlError:
+        """Return one error with all that is refused, analyst by analyst in the order of files."""
+        names = list(dict.fromkeys(each.analyst for each in self.refused))
+        places = {name: place for place, name in enumerate(names)}
+        ordered = sorted(
+            self.refused,
+            key=lambda each: (
+                places[each.analyst],
+                each.problem.file,
+                each.problem.line,
+                each.problem.column,
+            ),
+        )
+        return SqlError(dict.fromkeys(each.problem for each in ordered))
 
     @cached_property
     def workloads(self) -> tuple[Workload, ...]:
@@ -156,13 +203,17 @@ class Asked:
         # Only under Ratchet does it matter in which order analysts join.
         analysts = self._questions
         analysts = analysts if self.plan.mechanism == "ratchet" else sorted(analysts)
-        columns = [
-            (c.name, c.type, c.nullable, c.outside, c.values, c.minimum, c.maximum, c.cuts)
-            for c in self.domain.columns
-        ]
+        columns = [_identity(column) for column in self.domain.columns]
         domain = (self.domain.table, _protected(self.domain), columns)
         asked = (VERSION, domain, analysts, str(self.plan.epsilon), self.plan.mechanism)
         return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
+
+    @property
+    def schema_id(self) -> str:
+        """Return the hash of the table and its columns, whatever statements cut out of them."""
+        columns = [_identity(replace(column, cuts=())) for column in self.domain.columns]
+        named = (self.domain.table, _protected(self.domain), columns)
+        return hashlib.sha256(msgspec.json.encode(named)).hexdigest()
 
     @property
     def epsilon_per_record(self) -> Fraction:
@@ -173,6 +224,18 @@ class Asked:
         """Return the number of the analyst called ``name``, or None."""
         names = [analyst.name for analyst in self.plan.analysts]
         return names.index(name) if name in names else None
+
+
+def _identity(column: Column) -> tuple[object, ...]:
+    """Return what a release's hash holds of a column.
+
+    Of a complete column it is what it was before there were others, so that their releases are
+    still found.
+    """
+    outside = "clamp" if column.outside == "clamp" else "drop"
+    told = (column.name, column.type, column.nullable, outside, column.values)
+    ends = (column.minimum, column.maximum, column.cuts)
+    return (*told, *ends) if column.complete else (*told, *ends, "undeclared values are NULL")
 
 
 def _protected(domain: Domain) -> object:
@@ -187,25 +250,37 @@ class _Once:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self._known: dict[str, BoundQuery] = {}
+        self._known: dict[tuple[str, str], BoundQuery] = {}
         self._entries = 0
 
-    def bind(self, statements: Sequence[Statement]) -> tuple[BoundQuery, ...]:
-        """Return every statement bound, or raise one SqlError with all mistakes of all of them."""
-        new: dict[str, Statement] = {}
+    def bind(
+        self, statements: Sequence[Statement]
+    ) -> tuple[tuple[BoundQuery, ...], list[tuple[Statement, tuple[Problem, ...]]]]:
+        """Return the statements that can be bound, and the others with all their mistakes."""
+        new: dict[tuple[str, str], Statement] = {}
         for statement in statements:
-            if statement.text not in self._known:
-                new.setdefault(statement.text, statement)
-        try:
-            found = bind_all(new.values(), self._evaluator, entries=self._entries)
-        except SqlError:
-            if len(new) == len(statements):
-                raise
-            found = bind_all(statements, self._evaluator, entries=self._entries)  # Each in place.
-        for query in found:
-            self._known[query.statement.text] = query
+            if statement.key not in self._known:
+                new.setdefault(statement.key, statement)
+        found, problems = bind_each(new.values(), self._evaluator, entries=self._entries)
+        for query in found.values():
+            self._known[query.statement.key] = query
             self._entries += query.entries
-        return tuple(replace(self._known[each.text], statement=each) for each in statements)
+        refused = [each for each in statements if each.key not in self._known]
+        if len(refused) > len(problems):  # Some are repeated: each is refused in its own place.
+            _, problems = bind_each(refused, self._evaluator, entries=self._entries)
+        sound = [each for each in statements if each.key in self._known]
+        bound = tuple(replace(self._known[each.key], statement=each) for each in sound)
+        return bound, list(zip(refused, (problems[n] for n in sorted(problems)), strict=True))
+
+
+def _without(
+    bound: Mapping[str, tuple[BoundQuery, ...]], names: Set[tuple[str, str]]
+) -> dict[str, tuple[BoundQuery, ...]]:
+    """Return everybody's queries without those named by analyst and statement."""
+    return {
+        analyst: tuple(query for query in own if (analyst, query.name) not in names)
+        for analyst, own in bound.items()
+    }
 
 
 def _scaled(block: Block, weight: Fraction) -> Block:
@@ -214,20 +289,21 @@ def _scaled(block: Block, weight: Fraction) -> Block:
 
 def _statements(
     plan: Plan, staged: Mapping[str, Sequence[Statement]]
-) -> tuple[dict[str, list[Statement]], dict[str, tuple[Problem, ...]]]:
-    """Return every analyst's statements, and the mistakes of files that cannot be split."""
+) -> tuple[dict[str, list[Statement]], list[Refused]]:
+    """Return every analyst's statements, and what cannot be read or told apart by its name."""
     statements: dict[str, list[Statement]] = {}
-    problems: dict[str, tuple[Problem, ...]] = {}
+    refused: list[Refused] = []
     for analyst in plan.analysts:
-        own, found = own_statements(plan, analyst)
+        own, problems = own_statements(plan, analyst)
         own.extend(staged.get(analyst.name, ()))
-        found.extend(_repeated(own, analyst))
-        if not own and not found:
-            found.append(_nothing_asked(plan, analyst))
-        statements[analyst.name] = own
-        if found:
-            problems[analyst.name] = tuple(found)
-    return statements, problems
+        again = _repeated(own)
+        problems += [_duplicate(each, known, analyst) for each, known in again]
+        if not own and not problems:
+            problems.append(_nothing_asked(plan, analyst))
+        repeated = {id(each) for each, _ in again}
+        statements[analyst.name] = [each for each in own if id(each) not in repeated]
+        refused += [Refused(analyst.name, "", problem) for problem in problems]
+    return statements, refused
 
 
 def own_statements(plan: Plan, analyst: Analyst) -> tuple[list[Statement], list[Problem]]:
@@ -236,7 +312,9 @@ def own_statements(plan: Plan, analyst: Analyst) -> tuple[list[Statement], list[
     problems: list[Problem] = []
     for path in analyst.files:
         try:
-            statements, found = split_each(_text(path), file=str(path), limits=plan.limits)
+            statements, found = split_each(
+                _text(path), file=str(path), limits=plan.limits, dialect=analyst.dialect
+            )
         except SqlError as error:
             statements, found = [], list(error.problems)
         problems.extend(found)
@@ -281,19 +359,22 @@ def _text(path: Path) -> str:
     raise SqlError([Problem(file=str(path), code="unreadable-file", message=message, hint=hint)])
 
 
-def _repeated(statements: list[Statement], analyst: Analyst) -> list[Problem]:
-    """Refuse a name that two files of one analyst share: rows are told apart by it."""
+def _repeated(statements: list[Statement]) -> list[tuple[Statement, Statement]]:
+    """Return statements with the name of an earlier one in another file, and that one."""
     first: dict[str, Statement] = {}
-    problems = []
+    found = []
     for statement in statements:
         known = first.setdefault(statement.name.casefold(), statement)
         if known.file != statement.file:
-            problems.append(
-                statement.problem(
-                    "duplicate-name",
-                    f"{analyst.name!r} has a statement {statement.name!r} in {known.file} already",
-                    hint="Write '-- name: ...' above one of them.",
-                    span=(0, 1),
-                )
-            )
-    return problems
+            found.append((statement, known))
+    return found
+
+
+def _duplicate(statement: Statement, known: Statement, analyst: Analyst) -> Problem:
+    """Refuse a name that two files of one analyst share: rows are told apart by it."""
+    return statement.problem(
+        "duplicate-name",
+        f"{analyst.name!r} has a statement {statement.name!r} in {known.file} already",
+        hint="Write '-- name: ...' above one of them.",
+        span=(0, 1),
+    )

@@ -62,6 +62,21 @@ class Join:
     errors: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """A statement that the plan has and the release left out."""
+
+    analyst: str
+    query: str
+    """Empty for what concerns no single statement of the analyst."""
+    code: str
+    """Why it was refused, as ``check --json`` says it."""
+
+    def __str__(self) -> str:
+        what = f"{self.analyst}.{self.query}" if self.query else self.analyst
+        return f"{what} ({self.code})"
+
+
 @dataclass(frozen=True, repr=False)
 class Certificate:
     """What a mechanism gives each analyst of a plan."""
@@ -76,6 +91,12 @@ class Certificate:
     """In the order of joining; none where everybody came at once."""
     protects: str = "adding or removing one record"
     """What epsilon is promised against, as the schema declares units and neighbours."""
+    error_meaning: str = ""
+    """What the errors that are stated with answers cover, and what they do not."""
+    skipped: tuple[Skipped, ...] = ()
+    """What was refused and left out; nobody is charged for it."""
+    plainer: tuple[str, ...] = ()
+    """Where a plainer strategy was chosen, since a full search would take too much work."""
 
     @classmethod
     def of(
@@ -96,8 +117,15 @@ class Certificate:
             for j, analyst in enumerate(asked.plan.analysts)
         }
         name = mechanism or asked.plan.mechanism
-        epsilon, protects = asked.plan.epsilon, asked.domain.protection
-        return cls(name, epsilon, standings, given.total_error, bounds, protects=protects)
+        return cls(
+            name,
+            asked.plan.epsilon,
+            standings,
+            given.total_error,
+            bounds,
+            protects=asked.domain.protection,
+            error_meaning=asked.domain.error_meaning,
+        )
 
     def only(self, analyst: str) -> Certificate:
         """Return the part of the certificate that concerns one analyst."""
@@ -106,7 +134,9 @@ class Certificate:
             for join in self.joins
             if analyst in join.errors
         )
-        return replace(self, analysts={analyst: self.analysts[analyst]}, joins=joins)
+        skipped = tuple(each for each in self.skipped if each.analyst == analyst)
+        part = {analyst: self.analysts[analyst]}
+        return replace(self, analysts=part, joins=joins, skipped=skipped)
 
     def __repr__(self) -> str:
         return "\n".join(p if isinstance(p, str) else p.text() for p in self.parts())
@@ -114,13 +144,21 @@ class Certificate:
     def parts(self) -> list[str | TextTable]:
         """Return the certificate for people: sentences and tables in order."""
         title = f"{self.mechanism}, epsilon {self.epsilon} against {self.protects}"
-        parts: list[str | TextTable] = [f"{title}; expected squared errors in all", self._table()]
+        parts: list[str | TextTable] = [
+            f"{title}; total expected squared error per analyst",
+            self._table(),
+        ]
         if len(self.analysts) > 1:
             title = "interference (above 1, the row's analyst harms the column's)"
             parts += [title, self._matrix()]
         if self.joins:
             parts += ["errors after each join", self._joins()]
-        return [*parts, self._beside(), self.promised]
+        if self.skipped:
+            listed = ", ".join(map(str, self.skipped))
+            parts.append(f"refused and left out, charged to nobody: {listed}")
+        parts += [f"chosen more plainly: {each}" for each in self.plainer]
+        meaning = [self.error_meaning] if self.error_meaning else []
+        return [*parts, self._beside(), self.promised, *meaning]
 
     @property
     def promised(self) -> str:

@@ -2,50 +2,147 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlmadp.asked import Asked
 from sqlmadp.errors import InputError, Problem, SourceError
+from sqlmadp.late import find_base
 from sqlmadp.plan import Plan
+from sqlmadp.private import Ledger
 from sqlmadp.private.catalogue import catalogue_problems
-from sqlmadp.private.engines import Source, open_engine
+from sqlmadp.private.engines import Engine, SourceColumn, open_engine
+from sqlmadp.private.engines.identity import Identity
 from sqlmadp.schema.declaration import read_schema
+from sqlmadp.schema.domain import Domain
+from sqlmadp.sql.constraints import Allowed, checked
+from sqlmadp.strategy.cache import StrategyCache, default_directory
+from sqlmadp.trial import prepare, without_failing
+
+SHOWN = 5
+"""Values that a note lists."""
 
 
-def check_plan(path: Path) -> tuple[Asked | None, tuple[Problem, ...]]:
-    """Return the bound plan, if it could be bound, and every problem that was found."""
+@dataclass(frozen=True)
+class Checked:
+    """What was found out about a plan."""
+
+    asked: Asked | None
+    """The bound plan, if it could be bound."""
+    problems: tuple[Problem, ...]
+    notes: tuple[Problem, ...] = ()
+    """What is accepted and yet is most likely a slip."""
+
+
+def check_plan(
+    path: Path,
+    *,
+    deep: bool = False,
+    skip_refused: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Checked:
+    """Bind a plan and compare its schema with the table's catalogue.
+
+    ``deep`` also selects what would be measured and makes all that a release makes from made-up
+    measurements, as a release does before it charges anything.
+    """
     try:
         plan = Plan.open(path)
+        plan = replace(plan, skip_refused=plan.skip_refused or skip_refused)
         read_schema(plan.schema_path)
     except InputError as error:
-        return None, error.problems
-    found = source_problems(plan)
+        return Checked(None, error.problems)
+    found, notes = compare_with_catalogue(plan)
     try:
-        return Asked.bind(plan), found
+        asked = Asked.bind_sound(plan)
+        if deep:
+            asked = _tried(asked, progress)
+        elif asked.refused and not (plan.skip_refused and asked.plan.analysts):
+            raise asked.refusal()
     except InputError as error:
-        return None, (*found, *error.problems)
+        return Checked(None, (*found, *error.problems), notes)
     except SourceError as error:  # A public table is to be read from the source.
-        return None, (*found, Problem(file=str(plan.path), code="source", message=str(error)))
+        problem = Problem(file=str(plan.path), code="source", message=str(error))
+        return Checked(None, (*found, problem), notes)
+    return Checked(asked, found, (*notes, *asked.notes))
 
 
-def source_problems(plan: Plan) -> tuple[Problem, ...]:
-    """Compare the schema with the table's catalogue: names and types, no record."""
+def _tried(asked: Asked, progress: Callable[[str], None]) -> Asked:
+    """Try all that a release would do before it reads a record; raise all that is refused."""
+    plan = asked.plan
+    asked = without_failing(asked)
+    cache = StrategyCache(default_directory())
+    if not plan.ledger_path.exists() and plan.head is None:
+        return prepare(asked, lambda _: None, cache, progress).asked
+    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
+        return prepare(asked, lambda asked: find_base(asked, ledger), cache, progress).asked
+
+
+def compare_with_catalogue(plan: Plan) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
+    """Return the problems and the notes of the schema beside the table's catalogue."""
     domain = read_schema(plan.schema_path)
     try:
-        engine = open_engine(Source(location=plan.source, folder=plan.folder), table=domain.table)
+        engine = open_engine(plan.table, table=domain.table)
     except SourceError as error:
-        return (Problem(file=str(plan.path), code="source", message=str(error)),)
+        return (Problem(file=str(plan.path), code="source", message=str(error)),), ()
     try:
-        return catalogue_problems(engine, domain)
+        return catalogue_problems(engine, domain), catalogue_notes(engine, domain)
     finally:
         engine.close()
 
 
-def source_identity(plan: Plan) -> str:
-    """Return what names the table itself, the same for every spelling of its location."""
+def source_identity(plan: Plan) -> Identity:
+    """Return what the plan's table is, the same for every spelling of its location."""
     domain = read_schema(plan.schema_path)
-    engine = open_engine(Source(location=plan.source, folder=plan.folder), table=domain.table)
+    engine = open_engine(plan.table, table=domain.table)
     try:
         return engine.identity
     finally:
         engine.close()
+
+
+def allowed_values(column: SourceColumn) -> Allowed:
+    """Return what the constraints of the catalogue let into a column."""
+    known = column.constraints
+    plain = Allowed(null=known.null, values=known.values)
+    checks = checked(known.checks, known.dialect) if known.checks else {}
+    return plain.narrowed(checks.get(column.name.casefold(), Allowed()))
+
+
+def catalogue_notes(engine: Engine, domain: Domain) -> tuple[Problem, ...]:
+    """Return one note for every complete column into which the catalogue lets something else."""
+    stored = {column.name.casefold(): column for column in engine.catalogue()}
+    found = []
+    if len(stored) == 1 and next(iter(stored.values())).kind == "untyped text":
+        found.append(
+            Problem(
+                file=engine.location,
+                code="one-column",
+                message="the file has a single column",
+                hint="If another character than a comma separates its fields, name it: separator "
+                'under [csv] in the plan, such as separator = ";".',
+            )
+        )
+    for column in domain.columns:
+        source = stored.get(column.name.casefold())
+        if source is None or not column.complete:
+            continue
+        allowed = allowed_values(source)
+        others = ["NULL"] if allowed.null else []
+        if column.type == "category":
+            known: set[object] = set(column.values)
+            others += [repr(value) for value in allowed.values or () if value not in known]
+        if others:
+            more = ", ..." if len(others) > SHOWN else ""
+            found.append(
+                Problem(
+                    file=engine.location,
+                    code="complete-column",
+                    message=f"{column.name!r} may be {', '.join(others[:SHOWN])}{more} and is "
+                    "declared complete",
+                    hint="A record that holds it is counted nowhere. Take complete = true out of "
+                    "the schema, or let the table's constraints exclude it.",
+                )
+            )
+    return tuple(found)

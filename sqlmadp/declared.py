@@ -20,7 +20,7 @@ def domain_of(plan: Plan) -> Domain:
     domain = read_schema(plan.schema_path)
     if all(table.table is None for table in domain.public):
         return domain
-    source = Source(location=plan.source, folder=plan.folder.resolve())
+    source = replace(plan.table, folder=plan.folder.resolve())
     public = tuple(
         table if table.table is None else _read(table, source, domain.table)
         for table in domain.public

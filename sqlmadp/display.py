@@ -22,7 +22,7 @@ from sqlmadp.grid import Grid, Header
 from sqlmadp.preview import Preview, Previews
 from sqlmadp.private import Ledger
 from sqlmadp.rehearsal import Rehearsal
-from sqlmadp.release import Release
+from sqlmadp.release import Release, Results
 
 WIDEST = 400
 """Columns of a table that is not shown on a terminal: nothing is cut off in a file."""
@@ -97,7 +97,7 @@ def _analysts_table(asked: Asked, previews: Mapping[str, Preview]) -> Grid:
     mechanisms = (Header(name, right=True) for name in previews)
     table = Grid([Header("analyst"), Header("share"), *mechanisms], keys=2)
     answers = [
-        float(sum(query.statement.weight * b.rows for query in own for b in query.aggregates))
+        float(sum(query.statement.weight * b.rows for query in own for b in query.aggregates)) or 1
         for own in asked.queries
     ]
     for i, analyst in enumerate(asked.plan.analysts):
@@ -133,15 +133,21 @@ def _queries_table(asked: Asked, previews: Mapping[str, Preview]) -> Grid:
     return table
 
 
-def show_release(release: Release, results: Mapping[str, Mapping[str, Result]]) -> None:
+def show_release(release: Release, results: Results) -> None:
     """Print every query's rows, by analyst and name, and what was spent."""
     screen = console()
-    for analyst, own in results.items():
-        for name, result in own.items():
-            screen.print(f"[bold]{escape(analyst)}  {escape(name)}[/bold]")
-            _result_table(result).show(screen)
+    for analyst, own in zip(release.asked.plan.analysts, release.asked.queries, strict=True):
+        for query in own:
+            screen.print(f"[bold]{escape(analyst.name)}  {escape(query.name)}[/bold]")
+            if (error := results.failed.get((analyst.name, query.name))) is not None:
+                screen.print(f"no rows: {error}", markup=False, soft_wrap=True)
+            else:
+                show_result(results[analyst.name][query.name])
             screen.print()
-    show_certificate(release.certificate)
+    if isinstance(certified := release.certified(), Certificate):
+        show_certificate(certified)
+    else:
+        screen.print(f"no certificate: {certified}", markup=False, soft_wrap=True)
     screen.print()
     show_budget(release)
 
@@ -157,8 +163,10 @@ def show_certificate(certificate: Certificate) -> None:
 
 
 def show_result(result: Result) -> None:
-    """Print one query's rows."""
+    """Print one query's rows, and what is to be said about them."""
     _result_table(result).show(console())
+    for note in result.notes:
+        console().print(f"note: {note}", markup=False, soft_wrap=True)
 
 
 def show_explained(result: Result) -> None:

@@ -1,21 +1,25 @@
 """Draft a schema file from a table's catalogue, and check one against it.
 
-A draft names every column with the type that fits what is stored, and leaves out what only the
-curator can say: values, bounds, who is protected.  Those lines are comments, so that a draft
-is no schema before somebody has thought about it; ``schema check`` lists what is missing.
+A draft names every column with the type that fits what is stored, what NOT NULL, ENUM and CHECK say
+of it, and leaves out what only the curator can say: values, bounds, who is protected.  Those lines
+are comments, so that a draft is no schema before somebody has thought about it; ``schema check``
+lists what is missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
+from sqlmadp.checking import allowed_values, catalogue_notes
 from sqlmadp.errors import InputError, Problem, SourceError
 from sqlmadp.private.catalogue import catalogue_problems
 from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn, open_engine
 from sqlmadp.private.trusted_values import MOST_VALUES, Values, read_values
+from sqlmadp.schema.csv_format import CsvFormat
 from sqlmadp.schema.declaration import read_schema
-from sqlmadp.schema.domain import Domain
+from sqlmadp.schema.domain import Domain, Value
 from sqlmadp.toml_file import dotted, show
 
 _HEAD = """\
@@ -27,6 +31,10 @@ _HEAD = """\
 _WARNING = """\
 # WARNING: the values and bounds below were read from the table, without noise.  Whoever sees this
 # file, or answers made with it, learns them.  Replace them by what is publicly known.
+"""
+_SINGLE = """\
+# This file has a single column. If another character than a comma separates its fields, draft again
+# with --separator, and write [csv] separator into the plan.
 """
 _TYPES: dict[Kind, str] = {
     "boolean": "boolean",
@@ -50,24 +58,32 @@ def draft(source: Source, table: str, *, trusted_values: bool = False) -> str:
             parts = [_section(column, _values(engine, column)) for column in columns]
     finally:
         engine.close()
-    head = f"{_HEAD}{_WARNING if trusted_values else ''}\ntable = {show(table)}\n\n{_unit()}"
+    single = _SINGLE if len(columns) == 1 and columns[0].kind == "untyped text" else ""
+    head = (
+        f"{_HEAD}{single}{_WARNING if trusted_values else ''}\ntable = {show(table)}\n\n{_unit()}"
+    )
     return "\n".join([head, *parts])
 
 
-def check_schema(path: Path, location: str | None) -> tuple[Domain | None, tuple[Problem, ...]]:
-    """Return the domain of a schema file, and its mistakes, also beside a table's catalogue."""
+def check_schema(
+    path: Path,
+    location: str | None,
+    csv: CsvFormat = CsvFormat(),  # noqa: B008 - Never changes.
+) -> tuple[Domain | None, tuple[Problem, ...], tuple[Problem, ...]]:
+    """Return the domain of a schema file, its mistakes and its notes beside a table's catalogue."""
     try:
         domain = read_schema(path)
     except InputError as error:
-        return None, error.problems
+        return None, error.problems, ()
     if location is None:
-        return domain, ()
+        return domain, (), ()
     try:
-        engine = open_engine(Source(location=location, folder=Path()), table=domain.table)
+        source = Source(location=location, folder=Path(), csv=csv)
+        engine = open_engine(source, table=domain.table)
     except SourceError as error:
-        return domain, (Problem(file=str(path), code="source", message=str(error)),)
+        return domain, (Problem(file=str(path), code="source", message=str(error)),), ()
     try:
-        return domain, catalogue_problems(engine, domain)
+        return domain, catalogue_problems(engine, domain), catalogue_notes(engine, domain)
     finally:
         engine.close()
 
@@ -87,30 +103,78 @@ def _section(column: SourceColumn, values: Values | None) -> str:
     name = dotted(("columns", column.name))
     if column.kind == "other":
         return f"# {column.name!r} is stored as {column.native}, which cannot be declared\n"
-    lines = [f"[{name}]", *_lines(column, values)]
-    if column.kind != "boolean":
-        lines.append("# nullable = true    # if a record may lack it")
-    return "\n".join(lines) + "\n"
+    return "\n".join([f"[{name}]", *_lines(column, values), _null(column, values)]) + "\n"
 
 
 def _lines(column: SourceColumn, values: Values | None) -> Iterator[str]:
     kind = _TYPES.get(column.kind)
     if kind is None:
-        yield '# declare: type = "category", "boolean", "integer", "date" or "real"; it has none'
+        yield '# declare: type = "category", "boolean", "integer", "date" or "real"'
+        yield "# (CSV files and names of folders store no types)"
         kind = "category"
     else:
+        kind = "category" if _is_listed(column) else kind
         yield f'type = "{kind}"    # stored as {column.native}'
     if kind == "category":
-        yield _listed(values)
+        yield _listed(column, values)
     elif kind in _EXAMPLES:
-        ends = (None, None) if values is None else (values.low, values.high)
-        for key, example, value in zip(("min", "max"), _EXAMPLES[kind], ends, strict=True):
+        low, high = _ends(column)
+        if values is not None:
+            low, high = (values.low if low is None else low, values.high if high is None else high)
+        for key, example, value in zip(("min", "max"), _EXAMPLES[kind], (low, high), strict=True):
             shown = int(value) if kind == "integer" and isinstance(value, float) else value
             yield f"# declare: {key} = {example}" if value is None else f"{key} = {show(shown)}"
-        yield '# outside = "clamp"    # move values outside to the ends; "drop" leaves records out'
+        yield '# outside = "clamp"    # move values outside to the ends; else they are read as NULL'
 
 
-def _listed(values: Values | None) -> str:
+def _is_listed(column: SourceColumn) -> bool:
+    """Return whether an ENUM or a CHECK lists all values, and a category can have them."""
+    kinds = {"text": str, "integer": int}
+    values, kind = allowed_values(column).values, kinds.get(column.kind)
+    return bool(values) and kind is not None and all(type(value) is kind for value in values or ())
+
+
+def _ends(column: SourceColumn) -> tuple[Value, Value]:
+    """Return the ends that a CHECK sets; None for one that it does not."""
+    allowed = allowed_values(column)
+    low, high = (_in_kind(end, column.kind) for end in (allowed.low, allowed.high))
+    return low, high
+
+
+def _in_kind(end: Value, kind: Kind) -> Value:
+    if kind == "date" and isinstance(end, str):
+        try:
+            return date.fromisoformat(end)
+        except ValueError:
+            return None
+    fitting = {"date": date, "real": int | float, "integer": int, "wide integer": int}
+    return end if kind in fitting and isinstance(end, fitting[kind]) else None
+
+
+def _null(column: SourceColumn, values: Values | None) -> str:
+    """Return the line about NULL and undeclared values."""
+    allowed, references = allowed_values(column), column.constraints.references
+    if allowed.null:
+        return "nullable = true    # the table allows NULL: GROUP BY shows it as a group"
+    if allowed.null is None and values is not None and values.nulls:
+        return "nullable = true    # the table holds NULL: GROUP BY shows it as a group"
+    if allowed.null is None:
+        return "# nullable = true    # let GROUP BY show NULL as a group"
+    if column.kind == "boolean" or _is_listed(column) or None not in _ends(column):
+        return "complete = true    # the table's constraints exclude NULL and everything else"
+    if references:
+        return (
+            f"# complete = true    # it is NOT NULL and refers to {references}: if all "
+            "values there are declared"
+        )
+    return "# complete = true    # it is NOT NULL: if no record can hold anything undeclared"
+
+
+def _listed(column: SourceColumn, values: Values | None) -> str:
+    if _is_listed(column):
+        return (
+            f"values = [{', '.join(show(value) for value in allowed_values(column).values or ())}]"
+        )
     if values is None:
         return '# declare: values = ["first", "second"]'
     if not values.distinct:

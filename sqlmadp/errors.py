@@ -7,8 +7,10 @@
         ├── DataError                  PEP 249
         ├── IntegrityError             PEP 249
         ├── InternalError              PEP 249
-        │   └── StrategyError          a strategy that must not be measured
+        │   ├── StrategyError          a strategy that must not be measured
+        │   └── UnforeseenError        a mistake of ours: what to send to the authors
         ├── NotSupportedError          PEP 249
+        │   └── UnfitPlanError         a mechanism or switch that cannot serve what is asked
         ├── OperationalError           PEP 249
         │   ├── SourceError            the private table cannot be read
         │   ├── LedgerError            the ledger cannot be used
@@ -90,6 +92,15 @@ class NotSupportedError(DatabaseError):
     code = "not-supported"
 
 
+class UnfitPlanError(NotSupportedError):
+    """The plan's mechanism, shares or post-processing cannot serve what is asked.
+
+    No statement is to blame: leaving one out is no remedy.
+    """
+
+    code = "unfit-plan"
+
+
 class OperationalError(DatabaseError):
     """Something outside the program's control went wrong."""
 
@@ -106,6 +117,12 @@ class StrategyError(InternalError):
     """A strategy that must not be measured."""
 
     code = "strategy"
+
+
+class UnforeseenError(InternalError):
+    """A mistake in sqlmadp itself; the message is what to send to its authors (`bug_report`)."""
+
+    code = "unforeseen"
 
 
 class SourceError(OperationalError):

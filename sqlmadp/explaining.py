@@ -13,7 +13,7 @@ from sqlmadp.asked import Asked
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.plan import Plan
-from sqlmadp.release import find, select
+from sqlmadp.release import asked_and_released, select
 from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.bind import bind, cuts
 from sqlmadp.sql.evaluate import Evaluator
@@ -21,9 +21,13 @@ from sqlmadp.sql.statements import Statement, explained, split
 from sqlmadp.strategy.cache import StrategyCache, default_directory
 
 
-def explain_text(plan: Plan, sql: str, analyst: str | None = None) -> Result | None:
+def explain_text(
+    plan: Plan, sql: str, analyst: str | None = None, *, dialect: str | None = None
+) -> Result | None:
     """Return the rows of ``EXPLAIN SELECT ...``; None if this is no EXPLAIN."""
-    asked = [explained(statement) for statement in split(sql, file="query", limits=plan.limits)]
+    dialect = dialect or plan.dialect
+    statements = split(sql, file="query", limits=plan.limits, dialect=dialect)
+    asked = [explained(statement) for statement in statements]
     if len(asked) != 1 or asked[0] is None:
         return None
     return explain_statement(plan, asked[0], analyst)
@@ -31,13 +35,12 @@ def explain_text(plan: Plan, sql: str, analyst: str | None = None) -> Result | N
 
 def explain_statement(plan: Plan, statement: Statement, analyst: str | None = None) -> Result:
     """Return scope, cells, groups and expected error of a statement, from what a reader reads."""
-    asked = Asked.bind(plan)
+    asked, done = asked_and_released(plan)
     number = None if analyst is None else asked.analyst(analyst)
     if analyst is not None and number is None:
         raise ProgrammingError(f"no analyst {analyst!r} in this plan")
     domain = asked.domain.with_cuts(cuts([statement], asked.domain, plan.limits))
     query = bind(statement, Evaluator(domain, plan.limits))
-    done = find(asked)
     if done is not None:
         return explain(query, done.estimate(domain, analyst))
     return explain(query, _expected(asked, domain, number))

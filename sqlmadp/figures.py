@@ -13,13 +13,13 @@ from typing import Any
 from sqlmadp.answer.files import as_json
 from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked
-from sqlmadp.certificate import Certificate, Join
-from sqlmadp.errors import NotSupportedError, Problem
+from sqlmadp.certificate import Certificate, Join, Skipped
+from sqlmadp.errors import Error, NotSupportedError, Problem
 from sqlmadp.mechanism.bounds import Bounds
 from sqlmadp.preview import Preview, Previews
 from sqlmadp.private import Ledger
 from sqlmadp.rehearsal import Rehearsal
-from sqlmadp.release import Release
+from sqlmadp.release import Release, Results
 
 VERSION = 1
 """The version of the form of all figures."""
@@ -30,14 +30,23 @@ def versioned(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {"version": VERSION, **figures}
 
 
-def check_figures(problems: tuple[Problem, ...], asked: Asked | None) -> dict[str, Any]:
+def check_figures(
+    problems: tuple[Problem, ...], notes: tuple[Problem, ...], asked: Asked | None = None
+) -> dict[str, Any]:
     """Return what ``check --json`` prints."""
     return {
         "ok": not problems,
         "errors": [_problem(each) for each in problems],
-        **({} if asked is None else {"notes": [_problem(each) for each in asked.notes]}),
+        "notes": [_problem(each) for each in notes],
+        **_left_out(asked),
         "queries": _queries(asked),
     }
+
+
+def _left_out(asked: Asked | None) -> dict[str, Any]:
+    """Return what is refused and skipped, if anything is."""
+    refused = () if asked is None else asked.refused
+    return {"skipped": [_problem(each.problem) for each in refused]} if refused else {}
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
@@ -180,6 +189,7 @@ def certificate_figures(certificate: Certificate) -> dict[str, Any]:
     return {
         "mechanism": certificate.mechanism,
         "promised": certificate.promised,
+        "error_meaning": certificate.error_meaning,
         "total_error": certificate.total,
         **_beside(certificate.total, certificate.bounds),
         "analysts": {
@@ -193,19 +203,33 @@ def certificate_figures(certificate: Certificate) -> dict[str, Any]:
             for name, standing in certificate.analysts.items()
         },
         "joins": _joins(certificate.joins),
+        **({"skipped": [_skipped(s) for s in certificate.skipped]} if certificate.skipped else {}),
+        **({"plainer": list(certificate.plainer)} if certificate.plainer else {}),
     }
 
 
-def release_figures(
-    release: Release, results: Mapping[str, Mapping[str, Result]]
-) -> dict[str, Any]:
+def _skipped(skipped: Skipped) -> dict[str, str | None]:
+    return {
+        "analyst": skipped.analyst,
+        "query": skipped.query or None,
+        "code": skipped.code,
+    }
+
+
+def release_figures(release: Release, results: Results) -> dict[str, Any]:
     """Return what ``release --json`` prints, with the rows by analyst and name."""
+    certified = release.certified()
+    failed = [
+        {"analyst": analyst, "query": query, "code": error.code, "message": str(error)}
+        for (analyst, query), error in results.failed.items()
+    ]
     return _budget(release) | {
-        "certificate": certificate_figures(release.certificate),
+        "certificate": None if isinstance(certified, Error) else certificate_figures(certified),
         "analysts": {
             analyst: {name: as_json(result) for name, result in own.items()}
             for analyst, own in results.items()
         },
+        **({"failed": failed} if failed else {}),
     }
 
 

@@ -62,6 +62,7 @@ def certify_late(
         compared,
         tuple(joins),
         asked.domain.protection,
+        asked.domain.error_meaning,
     )
 
 

@@ -29,6 +29,7 @@ from sqlmadp.private import Ledger, Measurement
 from sqlmadp.schema.domain import Domain
 from sqlmadp.schema.marginal import Block
 from sqlmadp.strategy.cache import StrategyCache
+from sqlmadp.table.old_blocks import as_blocks
 
 ROUNDING = 1e-9
 """By how much more an error may seem to be once more is known."""
@@ -99,7 +100,7 @@ def known_rows(measurements: Sequence[Measurement], domain: Domain) -> tuple[Blo
     for measurement in measurements:
         cuts: Mapping[str, list[float]] = measurement.metadata["cuts"]
         weight = 1 / (math.sqrt(2) * measurement.scale)
-        for block in measurement.blocks:
+        for block in as_blocks(measurement.blocks):
             rows.append(weighed(recut(block, cuts, domain), weight))
     return tuple(rows)
 

@@ -34,8 +34,11 @@ SHOWN = 4
 
 def oversized(
     bound: Mapping[str, Sequence[BoundQuery]], limits: Limits, mechanism: str
-) -> Iterator[tuple[str, Problem]]:
-    """Yield whose statement makes too much of what is asked, and why."""
+) -> Iterator[tuple[str, Statement, Problem]]:
+    """Yield whose statement, and which, makes too much of what is asked, and why.
+
+    What remains without these statements may still be too much: ask again until nothing is found.
+    """
     asked = [
         (block, query.statement, name)
         for name, queries in bound.items()
@@ -56,7 +59,7 @@ def oversized(
         yield from _overlapping(part, repr(name))
 
 
-def _large_scopes(asked: Found, limits: Limits) -> Iterator[tuple[str, Problem]]:
+def _large_scopes(asked: Found, limits: Limits) -> Iterator[tuple[str, Statement, Problem]]:
     most = min(limits.block_cells, limits.measured_rows)  # Every cell is measured.
     for size in scope_sizes([block for block, _, _ in asked]):
         if size.cells <= most and size.entries <= limits.plan_cells:
@@ -64,6 +67,7 @@ def _large_scopes(asked: Found, limits: Limits) -> Iterator[tuple[str, Problem]]
         _, statement, name = asked[size.largest]
         yield (
             name,
+            statement,
             statement.problem(
                 "scope-too-large",
                 f"all statements over {', '.join(size.scope)} together tell {size.cells:,} cells "
@@ -76,7 +80,7 @@ def _large_scopes(asked: Found, limits: Limits) -> Iterator[tuple[str, Problem]]
         )
 
 
-def _large_selection(asked: Found, limits: Limits) -> Iterator[tuple[str, Problem]]:
+def _large_selection(asked: Found, limits: Limits) -> Iterator[tuple[str, Statement, Problem]]:
     """Yield the finest statement, if working on all of them takes more memory than is allowed."""
     blocks = [block for block, _, _ in asked]
     most = limits.memory * 2**20
@@ -90,6 +94,7 @@ def _large_selection(asked: Found, limits: Limits) -> Iterator[tuple[str, Proble
     _, statement, name = max(asked, key=lambda each: each[0].marginal.size)
     yield (
         name,
+        statement,
         statement.problem(
             "scope-too-large",
             f"all statements together tell {groups:,} groups of cells apart, and selecting what to "
@@ -102,7 +107,7 @@ def _large_selection(asked: Found, limits: Limits) -> Iterator[tuple[str, Proble
     )
 
 
-def _overlapping(asked: Found, whose: str) -> Iterator[tuple[str, Problem]]:
+def _overlapping(asked: Found, whose: str) -> Iterator[tuple[str, Statement, Problem]]:
     blocks = [block for block, _, _ in asked]
     if overlapping_cells(blocks) <= ALWAYS:
         return
@@ -115,6 +120,7 @@ def _overlapping(asked: Found, whose: str) -> Iterator[tuple[str, Problem]]:
     scopes = " and ".join(" x ".join(scope) for scope in found.scopes[:SHOWN])
     yield (
         name,
+        statement,
         statement.problem(
             "scopes-too-large",
             f"the statements of {whose} over {scopes} tell {found.groups:,} combinations of values "

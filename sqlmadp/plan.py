@@ -8,6 +8,7 @@
     consistent  = true                 # optional: counts are integers that add up
     late        = false                # optional: a plan with more analysts than one that was
                                        # released is a new release, not an addition to it
+    skip_refused = true                # optional: go on without statements that are refused
 
     [ledger]
     path   = "people.ledger"
@@ -23,6 +24,11 @@
 
     [analysts.alice.parameters]        # values of $name in alice's statements
     min_age = 18
+
+    [csv]                              # if the source is a CSV file, how it is written
+    separator   = ";"                  # "," if left out
+    date_format = "%d.%m.%Y"           # as strptime takes it; 2025-03-28 if left out
+    decimal     = ","                  # "." if left out
 
     [limits]                           # how large statements may be: see ``sql.limits``
     in_list = 50000
@@ -41,15 +47,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlmadp.analysts import Analyst, epsilon_brought, read_analysts
+from sqlmadp.analysts import Analyst, dialect_named, epsilon_brought, read_analysts
 from sqlmadp.errors import PlanError
 from sqlmadp.exact_numbers import positive
 from sqlmadp.named_files import report_missing
+from sqlmadp.schema.csv_format import CsvFormat, read_csv_format
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.toml_file import Table, TomlFile, show, suggest
 
 if TYPE_CHECKING:
     from sqlmadp.preview import Previews
+    from sqlmadp.private.engines import Source
     from sqlmadp.release import Progress, Release
 
 MECHANISMS = (
@@ -67,7 +75,7 @@ DEFAULT_MECHANISM = "waterfilling"
 
 _KEYS = (
     *("schema", "source", "epsilon", "mechanism", "nonnegative", "consistent", "late"),
-    *("ledger", "analysts", "limits"),
+    *("skip_refused", "ledger", "analysts", "limits", "dialect", "csv"),
 )
 
 
@@ -91,6 +99,8 @@ class Plan:
     """A hash that the ledger's chain must hold, so that an older copy is noticed."""
     analysts: tuple[Analyst, ...]
     """In the order of the file."""
+    dialect: str = "duckdb"
+    """The dialect of SQL of statements that nothing else names one for."""
     limits: Limits = DEFAULT
     """How large statements and their cells may be."""
     nonnegative: bool = False
@@ -99,6 +109,10 @@ class Plan:
     """Whether counts are integers that add up; no part of the release."""
     late: bool = True
     """Whether analysts who were added to a completed release only add what they bring."""
+    skip_refused: bool = False
+    """Whether a release goes on without statements that are refused."""
+    csv: CsvFormat = CsvFormat()  # noqa: RUF009 - It never changes.
+    """How the source is written, if it is a CSV file."""
 
     @classmethod
     def open(cls, path: str | Path) -> Plan:
@@ -114,9 +128,12 @@ class Plan:
         ledger_path, budget, head = _ledger(root)
         epsilon = _epsilon(root, budget)
         analysts = read_analysts(root, folder, epsilon)
+        dialect = dialect_named(root)
         limits = _limits(root)
         nonnegative, consistent = (_switch(root, name) for name in ("nonnegative", "consistent"))
         late = _switch(root, "late", default=True)
+        skip_refused = _switch(root, "skip_refused")
+        csv = read_csv_format(root)
         file.finish()
         return cls(
             path=Path(path),
@@ -128,10 +145,22 @@ class Plan:
             budget=budget or Fraction(0),
             head=head,
             analysts=analysts,
+            dialect=dialect,
             limits=limits,
             nonnegative=nonnegative,
             consistent=consistent,
             late=late,
+            skip_refused=skip_refused,
+            csv=csv,
+        )
+
+    @property
+    def table(self) -> Source:
+        """Return where the private table is, and how it is read."""
+        from sqlmadp.private.engines import Source  # noqa: PLC0415 - It is slow to load.
+
+        return Source(
+            location=self.source, folder=self.folder, memory=self.limits.memory, csv=self.csv
         )
 
     @property
@@ -152,22 +181,27 @@ class Plan:
         return preview_plan(self, mechanisms or MECHANISMS, progress)
 
     def release(
-        self, *, progress: Progress = lambda _: None, notice: Progress = lambda _: None
+        self,
+        *,
+        progress: Progress = lambda _: None,
+        notice: Progress = lambda _: None,
+        confirm: Progress = lambda _: None,
     ) -> Release:
         """Spend epsilon once and return the release; a completed one again, free.
 
-        ``notice`` is told, before anything is spent, what is about to be.
+        ``notice`` is told, before anything is spent, what is about to be; then ``confirm`` is
+        told the same, and what it raises ends the release.
         """
         from sqlmadp.release import release  # noqa: PLC0415
         from sqlmadp.strategy.cache import StrategyCache, default_directory  # noqa: PLC0415
 
-        return release(self, StrategyCache(default_directory()), progress, notice)
+        return release(self, StrategyCache(default_directory()), progress, notice, confirm)
 
-    def released(self) -> Release:
+    def released(self, *, notice: Progress = lambda _: None) -> Release:
         """Return the completed release, or raise NotReleasedError; spends and reads nothing."""
         from sqlmadp.release import released  # noqa: PLC0415
 
-        return released(self)
+        return released(self, notice)
 
 
 def _mechanism(root: Table) -> str:

@@ -162,7 +162,8 @@ class Read:
         for query in self.asked:
             count = len(query.aggregates)
             own, left = left[:count], left[count:]
-            mean = float(np.concatenate(own).mean()) if own else 0.0
+            rows = np.concatenate([np.zeros(0), *own])
+            mean = float(rows.mean()) if len(rows) else 0.0  # No group, no answer, no error.
             mean /= float(query.statement.weight)
             found.append(QueryError(query.name, query.rows, float(np.sqrt(variance * mean))))
         return tuple(found)

@@ -17,12 +17,43 @@ from rich.progress import (
 )
 
 
+class Stages:
+    """Told the name of each stage as it begins; shows it where there is a bar."""
+
+    def __init__(self, bar: Progress | None = None, total: int | None = None) -> None:
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task("starting", total=total)
+        self._begun: list[str] = []
+
+    def __call__(self, stage: str) -> None:
+        """Show the stage that begins."""
+        if self._bar is None or self._task is None:
+            return
+        name = stage.partition(":")[0]  # What follows tells how far the stage itself is.
+        if name not in self._begun[-1:]:
+            self._begun.append(name)
+        done = len(self._begun) - 1
+        self._bar.update(self._task, description=stage, completed=done, refresh=True)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Take the bar away while a question is asked."""
+        if self._bar is None:
+            yield
+            return
+        self._bar.stop()
+        try:
+            yield
+        finally:
+            self._bar.start()
+
+
 @contextmanager
-def stages(total: int | None = None, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+def stages(total: int | None = None, *, quiet: bool = False) -> Iterator[Stages]:
     """Show the stage that is under way of ``total``."""
     screen = Console(stderr=True)
     if quiet or not screen.is_terminal:
-        yield lambda _: None
+        yield Stages()
         return
     columns = (
         SpinnerColumn(),
@@ -31,16 +62,7 @@ def stages(total: int | None = None, *, quiet: bool = False) -> Iterator[Callabl
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=screen, transient=True) as bar:
-        task = bar.add_task("starting", total=total)
-        begun: list[str] = []
-
-        def begin(stage: str) -> None:
-            name = stage.partition(":")[0]  # What follows tells how far the stage itself is.
-            if name not in begun[-1:]:
-                begun.append(name)
-            bar.update(task, description=stage, completed=len(begun) - 1, refresh=True)
-
-        yield begin
+        yield Stages(bar, total)
 
 
 @contextmanager

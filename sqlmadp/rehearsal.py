@@ -1,8 +1,9 @@
 """Rehearsal: everything that a release does before it reads a record, and nothing after that.
 
 The statements are bound, the table's catalogue is compared with the schema, the ledger is looked
-at and the note of which ledger the table is charged to, and the strategy is selected, checked and
-calibrated as it would be for the release.  Whatever refuses the release there refuses the
+at and the note of which ledger the table is charged to, the strategy is selected, checked and
+calibrated as it would be for the release, and all answers are made from made-up measurements
+(`trial`).  Whatever refuses the release there refuses the
 rehearsal.  Nothing is spent, no record is read, and no ledger is made.
 """
 
@@ -13,18 +14,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sqlmadp.asked import Asked
-from sqlmadp.checking import source_identity, source_problems
+from sqlmadp.checking import compare_with_catalogue, source_identity
 from sqlmadp.errors import InputError, NotSupportedError
 from sqlmadp.late import Base, find_base
 from sqlmadp.outlook import late_preview
 from sqlmadp.plan import Plan
 from sqlmadp.preview import Preview, preview
 from sqlmadp.private import Ledger
+from sqlmadp.private.engines.identity import Identity
 from sqlmadp.private.ledger_place import check_place
-from sqlmadp.private.measure import calibrate
 from sqlmadp.private.tie import check_tie
 from sqlmadp.release import Progress
 from sqlmadp.strategy.cache import StrategyCache
+from sqlmadp.trial import prepare, without_failing
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,22 +58,21 @@ def rehearse(
 ) -> Rehearsal:
     """Try everything but the release itself; raise what the release would raise."""
     progress("binding statements")
-    asked = Asked.bind(plan)
-    if problems := source_problems(plan):
+    asked = without_failing(Asked.bind_sound(plan))
+    if problems := compare_with_catalogue(plan)[0]:
         raise InputError(problems)
     progress("looking at the ledger")
     spent, completed, base = _look(asked, source_identity(plan))
-    progress("selecting a strategy")
-    epsilon = plan.epsilon if base is None else base.epsilon(plan)
+    ready = prepare(asked, lambda _: base, cache, progress)
+    asked = ready.asked
     found = _preview(asked, cache) if base is None else late_preview(asked, base, cache)
-    blocks = found.outcome.strategy.blocks
-    calibrate(blocks, domain=asked.domain, epsilon=epsilon)
+    blocks = ready.strategy.blocks
     measured: dict[tuple[str, ...], int] = {}
     for block in blocks:
         scope = block.marginal.scope
         measured[scope] = measured.get(scope, 0) + block.rows
     time = None if base is None else base.time
-    return Rehearsal(asked, plan.budget, spent, completed, measured, found, epsilon, time)
+    return Rehearsal(asked, plan.budget, spent, completed, measured, found, ready.epsilon, time)
 
 
 def _preview(asked: Asked, cache: StrategyCache | None) -> Preview:
@@ -81,7 +82,7 @@ def _preview(asked: Asked, cache: StrategyCache | None) -> Preview:
     return found
 
 
-def _look(asked: Asked, identity: str) -> tuple[Fraction, str | None, Base | None]:
+def _look(asked: Asked, identity: Identity) -> tuple[Fraction, str | None, Base | None]:
     """Return what the ledger has spent, when it recorded this release, and what it adds to."""
     plan = asked.plan
     if not plan.ledger_path.exists() and plan.head is None:

@@ -3,50 +3,69 @@
     bind      statements -> blocks over the declared domain            asked        public
     look      stored already?  enough budget?                          private      public
     select    workloads and shares -> one integer strategy             mechanism    public
+    try       made-up measurements -> rows, certificate, files, page   trial        public
     measure   read, add noise, record with the charge                  private      PRIVATE
     answer    measurement -> answers -> rows                           answer       public
 
 Everything before ``measure`` reads no data, and everything after it reads only what was stored.
+What is charged is answered: all that ``answer`` makes was made before, from made-up measurements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
 from threadpoolctl import threadpool_limits
 
-from sqlmadp.answer.errors import with_errors
+from sqlmadp.answer.draws import COUNT
 from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reader import Reader
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
-from sqlmadp.asked import Asked
-from sqlmadp.certificate import Certificate, certify
-from sqlmadp.errors import NotReleasedError, NotSupportedError, ProgrammingError
+from sqlmadp.asked import Asked, Refused
+from sqlmadp.bug_report import reporting
+from sqlmadp.certificate import Certificate, Skipped, certify
+from sqlmadp.errors import (
+    Error,
+    NotReleasedError,
+    NotSupportedError,
+    OperationalError,
+    Problem,
+    ProgrammingError,
+)
 from sqlmadp.joining import certify_late
+from sqlmadp.known_answers import known_answers
 from sqlmadp.late import Base, bringing, complement, everything, find_base, known_rows
 from sqlmadp.mechanism.base import JointStrategy
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.mechanism.fairness import expected_errors
-from sqlmadp.mechanism.searches import searches
 from sqlmadp.plan import Plan
-from sqlmadp.preview import selecting
 from sqlmadp.private import Ledger, Measurement, measure
-from sqlmadp.private.engines import Source
+from sqlmadp.private.tie import stored
 from sqlmadp.private.together import answer_bytes
 from sqlmadp.schema.domain import Domain
+from sqlmadp.schema.kronecker import contents
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import Statement, split
 from sqlmadp.staging import held
 from sqlmadp.strategy.cache import StrategyCache, default_directory
-from sqlmadp.strategy.parallel import select_all
+from sqlmadp.table.old_blocks import as_blocks
 
 Progress = Callable[[str], None]
 """Told the name of each stage as it begins."""
+
+
+class Results(dict[str, dict[str, Result]]):
+    """Rows by analyst and query; a statement whose rows could not be made is in ``failed``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: dict[tuple[str, str], Error] = {}
+        """By analyst and query: why there are no rows.  Nothing is lost: trying again is free."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +80,8 @@ class Release:
     left: Fraction
     stated_errors: bool = False
     """Whether results have columns for standard errors and 95% intervals."""
+    draws: int = COUNT
+    """Simulated releases, for errors that are not known exactly."""
 
     @property
     def measurement(self) -> Measurement:
@@ -70,7 +91,27 @@ class Release:
     @cached_property
     def _reader(self) -> Reader:
         limits = self.asked.plan.limits
-        return Reader(self.measurements, self.asked.domain, limits, self.processing)
+        found = (self.measurements, self.asked.domain, limits, self.processing, self.draws)
+        return Reader(*found)
+
+    def over(
+        self,
+        measurements: tuple[Measurement, ...],
+        *,
+        spent: Fraction,
+        left: Fraction,
+        draws: int = COUNT,
+    ) -> Release:
+        """Return the release with other measurements, keeping what depends on the strategy alone.
+
+        Nothing is kept if they are of another strategy, such as one that was stored meanwhile.
+        """
+        other = replace(self, measurements=measurements, spent=spent, left=left, draws=draws)
+        if [_strategy(each) for each in measurements] == [*map(_strategy, self.measurements)]:
+            other.__dict__["_reader"] = self._reader.over(measurements, draws)
+            if "certificate" in self.__dict__:
+                other.__dict__["certificate"] = self.certificate
+        return other
 
     @property
     def processing(self) -> Processing:
@@ -80,14 +121,37 @@ class Release:
     @cached_property
     def certificate(self) -> Certificate:
         """Return what the release gives each analyst, beside what each would have had alone."""
+        plainer = tuple(self.measurement.metadata.get("plainer", ()))
+        return replace(self._certified(), skipped=self._skipped, plainer=plainer)
+
+    def _certified(self) -> Certificate:
         cache = StrategyCache(default_directory())
         reads = tuple(tuple(self._reads(each.name)) for each in self.asked.plan.analysts)
         if len(self.measurements) > 1:
             return certify_late(self.asked, self.measurements, reads, cache)
         neighbours = self.asked.domain.records_between_neighbours
         sensitivity = self.measurement.sensitivity // neighbours
-        measured = JointStrategy(self.measurement.blocks, sensitivity, reads)
+        measured = JointStrategy(as_blocks(self.measurement.blocks), sensitivity, reads)
         return certify(self.asked, cache, measured)
+
+    def stating_errors(self) -> Release:
+        """Return the release with columns for errors in its results; what is known is kept."""
+        other = replace(self, stated_errors=True)
+        kept = {"_reader", "certificate"} & vars(self).keys()
+        other.__dict__.update({name: vars(self)[name] for name in kept})
+        return other
+
+    def certified(self) -> Certificate | Error:
+        """Return the certificate, or why there is none: rows are shown all the same."""
+        try:
+            with reporting():
+                return self.certificate
+        except Error as error:
+            return error
+
+    @property
+    def _skipped(self) -> tuple[Skipped, ...]:
+        return tuple(Skipped(*each) for each in self.measurement.metadata.get("skipped", ()))
 
     def rows(self, analyst: str, query: str) -> Result:
         """Return the rows of the query that ``analyst`` named ``query``."""
@@ -102,27 +166,41 @@ class Release:
     def result(self, analyst: str, query: BoundQuery) -> Result:
         """Return the rows of one of the analyst's queries."""
         found = self._reader.result(query, self._reads(analyst))
-        return with_errors(found) if self.stated_errors else found
+        return found.with_errors() if self.stated_errors else found
 
-    def results(self) -> dict[str, dict[str, Result]]:
-        """Return the rows of every query of every analyst, by name.
+    def results(self) -> Results:
+        """Return the rows of every query of every analyst, by name; each fails by itself.
 
         Statements of equal text have one result, if they are answered from the same blocks.
         """
-        found: dict[tuple[str, tuple[int, ...]], Result] = {}
-        results: dict[str, dict[str, Result]] = {}
+        found: dict[tuple[tuple[str, str], tuple[int, ...]], Result | Error] = {}
+        results = Results()
         for analyst, own in zip(self.asked.plan.analysts, self.asked.queries, strict=True):
             results[analyst.name] = {}
             for query in own:
-                key = (query.statement.text, tuple(self._reads(analyst.name)))
+                key = (query.statement.key, tuple(self._reads(analyst.name)))
                 if key not in found:
-                    found[key] = self.result(analyst.name, query)
-                results[analyst.name][query.name] = found[key]
+                    found[key] = self._result_or_error(analyst.name, query)
+                made = found[key]
+                if isinstance(made, Result):
+                    results[analyst.name][query.name] = made
+                else:
+                    results.failed[analyst.name, query.name] = made
         return results
 
-    def query(self, sql: str, analyst: str | None = None) -> Result:
+    def _result_or_error(self, analyst: str, query: BoundQuery) -> Result | Error:
+        try:
+            with reporting():
+                return self.result(analyst, query)
+        except Error as error:
+            return error
+        except (MemoryError, RecursionError):
+            return OperationalError("there is not enough memory to make the rows of this statement")
+
+    def query(self, sql: str, analyst: str | None = None, *, dialect: str | None = None) -> Result:
         """Answer any further statement that the measurement supports; spends nothing."""
-        statements = split(sql, file="query", limits=self.asked.plan.limits)
+        plan = self.asked.plan
+        statements = split(sql, file="query", limits=plan.limits, dialect=dialect or plan.dialect)
         if len(statements) != 1:
             raise ProgrammingError(f"one statement was expected, but there are {len(statements)}")
         return self.answer(statements[0], analyst)
@@ -154,51 +232,75 @@ def release(
     cache: StrategyCache | None,
     progress: Progress = lambda _: None,
     notice: Progress = lambda _: None,
+    confirm: Progress = lambda _: None,
 ) -> Release:
     """Spend the plan's epsilon once, and return the release; a completed one again, free.
 
-    ``notice`` is told, before anything is spent, what is about to be.
+    ``notice`` is told, before anything is spent, what is about to be, once it is certain; then
+    ``confirm`` is told the same, and what it raises ends the release.
     """
-    with held(plan.folder, shared=True):  # Nothing is handed in while a release is made.
+    # It tries all that comes after this.
+    from sqlmadp.trial import prepare, without_failing  # noqa: PLC0415
+
+    with reporting(), held(plan.folder, shared=True):  # Nothing is handed in meanwhile.
         progress("binding statements")
-        asked = Asked.bind(plan)
-        with Ledger.open(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
-            measurement = ledger.find(asked.release_id)
-            base = None if measurement is not None else find_base(asked, ledger)
-            epsilon = plan.epsilon if base is None else base.epsilon(plan)
-            for note in asked.notes:
-                notice(f"note: {note}\n")
-            notice(_intention(asked, ledger, base))
-            if measurement is None:
-                ledger.require(epsilon)  # Before the work of selecting, and before any data.
-                wanted = searches([plan.mechanism], asked.workloads)
-                select_all(wanted, cache, progress=selecting(progress))
-                progress("selecting a strategy")
-                strategy = select(asked, cache) if base is None else added(asked, base, cache)
-                _require_memory(strategy, asked.domain, plan.limits)
-                progress("measuring")
-                measurement = measure(
-                    strategy.blocks,
-                    source=Source(
-                        location=plan.source, folder=plan.folder, memory=plan.limits.memory
-                    ),
-                    domain=asked.domain,
-                    ledger=ledger,
-                    release=asked.release_id,
-                    epsilon=epsilon,
-                    analysts=[*bringing(plan)] if base is None else base.newcomers(plan),
-                    mechanism=plan.mechanism,
-                    metadata=_metadata(asked, strategy, base),
-                )
+        asked = Asked.bind_sound(plan)
+        if asked.refused and not plan.skip_refused:
+            without_failing(asked)  # Raises all refusals at once, and never returns.
+        if not asked.plan.analysts:
+            raise asked.refusal()
+        with Ledger.prepare(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
+            if (done := _completed(asked, ledger, notice)) is not None:
+                _tell(done.asked, _intention(done.asked, ledger, None), notice)
+                progress("answering")
+                return done
+            base = find_base(asked, ledger)
+            # Before the work of selecting, and before any data.
+            ledger.require(asked.plan.epsilon if base is None else base.epsilon(asked.plan))
+            ready = prepare(asked, lambda asked: find_base(asked, ledger), cache, progress)
+            asked, base = ready.asked, ready.base
+
+            def announce() -> None:
+                for known in known_answers(asked, ledger):
+                    notice(f"note: {known}")
+                intention = _intention(asked, ledger, base)
+                _tell(asked, intention, notice)
+                confirm(intention)
+
+            progress("measuring")
+            measurement = measure(
+                ready.strategy.blocks,
+                source=plan.table,
+                domain=asked.domain,
+                ledger=ledger,
+                release=asked.release_id,
+                epsilon=ready.epsilon,
+                analysts=[*bringing(asked.plan)] if base is None else base.newcomers(asked.plan),
+                mechanism=plan.mechanism,
+                metadata=ready.metadata,
+                notice=notice,
+                announce=announce,
+            )
             progress("answering")
-            return Release(asked, everything(measurement, ledger), ledger.spent, ledger.left)
+            measured = everything(measurement, ledger)
+            return ready.trial.over(measured, spent=ledger.spent, left=ledger.left)
 
 
-def _require_memory(strategy: JointStrategy, domain: Domain, limits: Limits) -> None:
+def _tell(asked: Asked, intention: str, notice: Progress) -> None:
+    """Tell of slips, of what is left out and of what is about to be charged."""
+    for note in asked.notes:
+        notice(f"note: {note}\n")
+    for each in asked.refused:
+        notice(f"skipped: {each.problem}\n")
+    notice(intention)
+
+
+def require_memory(strategy: JointStrategy, domain: Domain, limits: Limits) -> None:
     """Raise NotSupportedError, before any data, if measuring would take too much memory."""
-    scopes = {block.marginal.scope for block in strategy.blocks}
+    marginals = [block.marginal for block in strategy.blocks]
+    scopes = {marginal.scope for marginal in marginals}
     # The engine holds what it counted a second time.
-    counting = 2 * answer_bytes(domain, scopes) // 2**20
+    counting = 2 * answer_bytes(domain, marginals) // 2**20
     if counting > limits.memory:
         raise NotSupportedError(
             f"this release would count the cells of {len(scopes):,} sets of columns, which could "
@@ -215,24 +317,84 @@ def _require_memory(strategy: JointStrategy, domain: Domain, limits: Limits) -> 
         )
 
 
-def released(plan: Plan) -> Release:
+def released(plan: Plan, notice: Progress = lambda _: None) -> Release:
     """Return the completed release of a plan without spending or reading anything."""
-    done = find(Asked.bind(plan))
+    _, done = asked_and_released(plan, notice)
     if done is None:
         raise NotReleasedError("this plan has not been released yet; run 'sqlmadp release' first")
     return done
 
 
-def find(asked: Asked) -> Release | None:
-    """Return the completed release of what was asked, or None."""
+def asked_and_released(
+    plan: Plan, notice: Progress = lambda _: None
+) -> tuple[Asked, Release | None]:
+    """Return what a plan asks and its completed release, if there is one; else raise refusals.
+
+    A release that skipped what was refused is found again, and asks what it answered.
+    """
+    asked = Asked.bind_sound(plan)
+    done = find(asked, notice)
+    if done is not None:
+        return done.asked, done
+    if asked.refused and not (plan.skip_refused and asked.plan.analysts):
+        raise asked.refusal()
+    return asked, None
+
+
+def find(asked: Asked, notice: Progress = lambda _: None) -> Release | None:
+    """Return the completed release of what was asked, or None.
+
+    ``notice`` is told of notes beside the table that are behind the ledger and stay so.
+    """
     plan = asked.plan
     if not plan.ledger_path.exists() and plan.head is None:
         return None
     with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
-        measurement = ledger.find(asked.release_id)
+        return _completed(asked, ledger, notice)
+
+
+def _completed(asked: Asked, ledger: Ledger, notice: Progress) -> Release | None:
+    """Return the release of what was asked, or of what was left of it when some was skipped."""
+    if not asked.plan.analysts:
+        return None
+    skipping = asked.plan.skip_refused or not asked.refused
+    measurement = stored(ledger, asked.release_id, notice) if skipping else None
+    if measurement is None:
+        asked_then = _asked_without(asked, ledger)
+        if asked_then is None:
+            return None
+        asked = asked_then
+        measurement = stored(ledger, asked.release_id, notice)
         if measurement is None:
             return None
-        return Release(asked, everything(measurement, ledger), ledger.spent, ledger.left)
+    return Release(asked, everything(measurement, ledger), ledger.spent, ledger.left)
+
+
+def _asked_without(asked: Asked, ledger: Ledger) -> Asked | None:
+    """Return what was released without those statements that the release says it skipped."""
+    for charge in ledger.charges:
+        known = ledger.find(charge.release)
+        skipped = [] if known is None else known.metadata.get("skipped", [])
+        names = {(analyst, query) for analyst, query, _ in skipped}
+        if not names or not {_name(each) for each in asked.refused} <= names:
+            continue
+        left = asked.without([Refused(*name, _left_out(*name)) for name in sorted(names)])
+        if left.plan.analysts and left.release_id == charge.release:
+            return replace(left, refused=asked.refused)
+    return None
+
+
+def _name(refused: Refused) -> tuple[str, str]:
+    return refused.analyst, refused.query
+
+
+def _left_out(analyst: str, query: str) -> Problem:
+    return Problem(file="", code="skipped", message=f"{query!r} of {analyst!r} was skipped")
+
+
+def _strategy(measurement: Measurement) -> tuple[bytes, float]:
+    """Return what tells whether two measurements are of the same strategy with the same noise."""
+    return contents(as_blocks(measurement.blocks)), measurement.scale
 
 
 def processing(plan: Plan) -> Processing:
@@ -290,13 +452,24 @@ def _intention(asked: Asked, ledger: Ledger, base: Base | None) -> str:
     return f"this is a new release: it charges epsilon {asked.plan.epsilon} to {budget}; {changed}"
 
 
-def _metadata(asked: Asked, strategy: JointStrategy, base: Base | None) -> dict[str, object]:
+def metadata_of(asked: Asked, strategy: JointStrategy, base: Base | None) -> dict[str, object]:
     """Return what a reader needs beside the measurement, as plain JSON values."""
     reads = sorted(zip(asked.places, strategy.reads, strict=True))
     earlier = () if base is None else base.measurements
     return {
         "reads": [list(blocks) for _, blocks in reads],
         "cuts": asked.cuts,
+        "schema": asked.schema_id,
         "members": {name: str(epsilon) for name, epsilon in bringing(asked.plan).items()},
         "earlier": [measurement.release for measurement in earlier],
+        **({"skipped": _skipped_names(asked)} if asked.refused else {}),
+        **({"plainer": list(strategy.plainer)} if strategy.plainer else {}),
     }
+
+
+def _skipped_names(asked: Asked) -> list[list[str]]:
+    """Return what was left out: analyst, query (empty for all of an analyst's part) and why."""
+    return [
+        list(each)
+        for each in dict.fromkeys((r.analyst, r.query, r.problem.code) for r in asked.refused)
+    ]

@@ -78,13 +78,15 @@ class SqlmadpDialect(default.DefaultDialect):
     def create_connect_args(self, url: URL) -> ConnectArgsType:
         """Return what ``sqlmadp.connect`` is called with."""
         given = dict(url.query)
-        analyst = given.pop("analyst", None)
-        if not url.database or not isinstance(analyst, str) or given or url.host:
+        analyst, dialect = given.pop("analyst", None), given.pop("dialect", None)
+        several = isinstance(dialect, tuple)
+        if not url.database or not isinstance(analyst, str) or several or given or url.host:
             raise ArgumentError(
-                "an address of sqlmadp names a plan and one analyst, and nothing else: "
-                "sqlmadp:///plan.toml?analyst=alice"
+                "an address of sqlmadp names a plan and one analyst, maybe a dialect of SQL, and "
+                "nothing else: sqlmadp:///plan.toml?analyst=alice"
             )
-        return (url.database,), {"analyst": analyst}
+        named = {} if dialect is None else {"dialect": dialect}
+        return (url.database,), {"analyst": analyst, **named}
 
     def do_ping(self, dbapi_connection: DBAPIConnection) -> bool:
         """Tell that a connection is alive: it is as long as it is open."""

@@ -119,7 +119,7 @@ def new_statements(statements: Sequence[Statement], known: Sequence[Statement]) 
 
 
 def _same(one: Statement, other: Statement) -> bool:
-    return one.text == other.text and one.name in {UNNAMED, other.name}
+    return one.key == other.key and one.name in {UNNAMED, other.name}
 
 
 def hand_in(
@@ -147,12 +147,7 @@ def _append(path: Path, added: Sequence[Statement], limits: Limits) -> None:
     try:
         before = _text(path) or _HEADER
         # The semicolon stands on a line of its own, since a statement may end in a comment.
-        after = before + "".join(
-            f"\n-- name: {each.name}\n-- weight: {each.weight}\n{each.text}\n;\n"
-            if each.weight != 1
-            else f"\n-- name: {each.name}\n{each.text}\n;\n"
-            for each in added
-        )
+        after = before + "".join(f"\n{_comments(each)}{each.text}\n;\n" for each in added)
         _check_reads_back(after, path, added, limits)
         path.parent.mkdir(exist_ok=True)
         _replace(path, after)
@@ -163,10 +158,17 @@ def _append(path: Path, added: Sequence[Statement], limits: Limits) -> None:
         ) from None
 
 
+def _comments(statement: Statement) -> str:
+    """Return what stands above a statement: its name and, unless they are plain, the rest."""
+    said = f"-- name: {statement.name}\n"
+    said += f"-- weight: {statement.weight}\n" if statement.weight != 1 else ""
+    return said + (f"-- dialect: {statement.dialect}\n" if statement.dialect != "duckdb" else "")
+
+
 def _check_reads_back(text: str, path: Path, added: Sequence[Statement], limits: Limits) -> None:
     """Refuse to write a file that would be read as other statements than were staged."""
     last = split(text, file=str(path), limits=limits)[-len(added) :]
-    if [(s.name, s.text, s.weight) for s in last] != [(s.name, s.text, s.weight) for s in added]:
+    if [(s.name, s.key, s.weight) for s in last] != [(s.name, s.key, s.weight) for s in added]:
         raise InternalError("the staged statements would not read back; nothing was handed in")
 
 

@@ -88,7 +88,14 @@ def least_epsilon(asked: Asked, preview: Preview, targets: Mapping[str, float]) 
             if name in (query.name, f"{analyst.name}.{query.name}")
         ]
         if not found:
-            raise ProgrammingError(f"no query {name!r} in the plan; see 'sqlmadp check'")
+            listed = [
+                f"{analyst.name}.{query.name}"
+                for analyst, own in zip(asked.plan.analysts, preview.queries, strict=True)
+                for query in own
+            ]
+            raise ProgrammingError(
+                f"no query named {name!r}. Queries in this plan: {', '.join(listed)}"
+            )
         needed = max(needed, asked.plan.epsilon * Fraction(max(found)) / Fraction(target))
     return rounded_up(needed)
 

@@ -26,6 +26,7 @@ nullable = true
 
 [columns.smoker]
 type = "boolean"
+complete = true
 
 [columns.day]
 type = "date"
@@ -48,10 +49,14 @@ SELECT
 FROM range(600) AS t(i)
 """
 
-IN_DOMAIN = """
-SELECT least(age, 19) AS age, sex, smoker, day, cost FROM visits
-WHERE (sex IS NULL OR sex IN ('f', 'm')) AND day BETWEEN '2024-02-25' AND '2024-03-05'
-    AND cost BETWEEN 0 AND 1000
+AS_DECLARED = """
+SELECT
+    least(age, 19) AS age,
+    CASE WHEN sex IN ('f', 'm') THEN sex END AS sex,
+    smoker,
+    CASE WHEN day BETWEEN '2024-02-25' AND '2024-03-05' THEN day END AS day,
+    CASE WHEN cost BETWEEN 0 AND 1000 THEN cost END AS cost
+FROM visits
 """
 
 
@@ -91,11 +96,11 @@ class PlanFolder:
         return self.path
 
     def table(self) -> duckdb.DuckDBPyConnection:
-        """Return a connection where ``visits`` holds the records that lie in the domain."""
+        """Return a connection where ``visits`` holds the records with undeclared values as NULL."""
         connection = duckdb.connect()
         connection.execute(
             f"CREATE VIEW raw AS FROM '{self.folder / 'visits.parquet'}';"
-            f"CREATE VIEW visits AS {IN_DOMAIN.replace('FROM visits', 'FROM raw')}"
+            f"CREATE VIEW visits AS {AS_DECLARED.replace('FROM visits', 'FROM raw')}"
         )
         return connection
 

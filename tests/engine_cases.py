@@ -210,16 +210,16 @@ def load_spark(session, case, parquet):
 
 
 def cell_of(column, value):
-    """Return the cell of one value by the words of the design, or None if it is out of domain."""
+    """Return the cell of one value by the words of the design, or None if it breaks a promise."""
     if value is None:
         return column.null_cell
     if column.type in {"category", "boolean"}:
         values = list(column.values) or [False, True]
-        return values.index(value) if value in values else None
+        return values.index(value) if value in values else column.null_cell
     value = float(value) if column.type == "real" else value
     low, high = column.minimum, column.maximum
-    if value != value or (column.outside == "drop" and not low <= value <= high):
-        return None
+    if value != value or (column.outside == "null" and not low <= value <= high):
+        return column.null_cell
     value = min(max(value, low), high)
     if column.type == "real":
         return column.cell_of_real(value)
@@ -268,15 +268,17 @@ class _Maker:
         """Return values as they are stored that lie in the domain."""
         near = range(-3, 12) if column.type == "integer" else ()
         pool = [*POOLS[stored.storage], *near]
-        return [v for v in pool if cell_of(column, stored.value(v)) is not None]
+        return [v for v in pool if cell_of(column, stored.value(v)) not in (None, column.null_cell)]
 
     def value(self, pool):
         return None if self.random.random() < 0.05 else self.random.choice(pool)
 
     def column(self, stored):
         pool, kind = POOLS[stored.storage], TYPES[stored.storage]
-        shared = {"name": stored.name, "nullable": self.random.random() < 0.6}
-        ordered = {**shared, "outside": self.random.choice(["drop", "clamp"])}
+        complete = self.random.random() < 0.4
+        nullable = not complete and self.random.random() < 0.5
+        shared = {"name": stored.name, "nullable": nullable, "complete": complete}
+        ordered = {**shared, "outside": self.random.choice(["null", "clamp"])}
         match kind:
             case "category":
                 values = {stored.value(word) for word in self.some(pool, 9)}

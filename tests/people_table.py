@@ -1,7 +1,7 @@
 """The table that generated statements run on: its domain, records, and DuckDB to compare with.
 
-Records have NULLs and values that the domain does not declare; ``inside`` says how the declaration
-counts them.
+Records have NULLs and values that the domain does not declare; ``as_declared`` says what they are
+read as.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import duckdb
 from sqlmadp.schema.domain import Column, Domain, PublicTable
 from sqlmadp.sql.locked import MACROS
 
-FIRST_DAY = date(2020, 1, 29)
+FIRST_DAY, LAST_DAY = date(2020, 1, 29), date(2020, 2, 4)
 
 DOMAIN = Domain(
     table="people",
     columns=(
-        Column(name="age", type="integer", minimum=-1, maximum=4, outside="clamp"),
+        Column(name="age", type="integer", minimum=-1, maximum=4, outside="clamp", nullable=True),
         Column(name="level", type="category", values=(5, 1, 2), nullable=True),
         Column(name="sex", type="category", values=("m", "f", "Other"), nullable=True),
-        Column(name="day", type="date", minimum=FIRST_DAY, maximum=date(2020, 2, 4)),
+        Column(name="day", type="date", minimum=FIRST_DAY, maximum=LAST_DAY, nullable=True),
         Column(name="income", type="real", minimum=0.0, maximum=100.0, nullable=True),
         Column(name="member", type="boolean", nullable=True),
     ),
@@ -49,10 +49,12 @@ def table(seed: int, size: int | None = None) -> list[Record]:
     rng = random.Random(seed)
     return [
         (
-            rng.choice([-1, 0, 1, 2, 3, 4, 4, 2, 9, -7]),
+            rng.choice([-1, 0, 1, 2, 3, 4, 4, 2, 9, -7, None]),
             rng.choice([5, 1, 2, None, 1, 2, 3]),
             rng.choice(["m", "f", "Other", None, "f", "m", "x", "M"]),
-            FIRST_DAY + timedelta(rng.choice([0, 1, 2, 3, 4, 5, 6, 2, 3, 40])),
+            rng.choice(
+                [None, *(FIRST_DAY + timedelta(n) for n in (0, 1, 2, 3, 4, 5, 6, 2, 3, 40))]
+            ),
             rng.choice(
                 [None, 0.0, 10.0, 10.5, 99.5, 100.0, 25.0, 50.0, rng.uniform(0, 100), 101.0]
             ),
@@ -62,14 +64,19 @@ def table(seed: int, size: int | None = None) -> list[Record]:
     ]
 
 
-def inside(records: list[Record]) -> list[Record]:
-    """Return the records as the declaration counts them: dropped or clamped where outside."""
-    kept = []
-    for age, level, sex, day, income, member in records:
-        declared = level in (5, 1, 2, None) and sex in ("m", "f", "Other", None)
-        if declared and day <= date(2020, 2, 4) and (income is None or income <= 100):
-            kept.append((max(-1, min(4, age)), level, sex, day, income, member))
-    return kept
+def as_declared(records: list[Record]) -> list[Record]:
+    """Return the records as the declaration reads them: undeclared values are NULL, or clamped."""
+    return [
+        (
+            None if age is None else max(-1, min(4, age)),
+            level if level in (5, 1, 2) else None,
+            sex if sex in ("m", "f", "Other") else None,
+            None if day is None or day > LAST_DAY else day,
+            None if income is None or income > 100 else income,
+            member,
+        )
+        for age, level, sex, day, income, member in records
+    ]
 
 
 def reference_connection(records: list[Record]) -> duckdb.DuckDBPyConnection:
@@ -114,3 +121,17 @@ def same_rows(ours: list[tuple], theirs: list[tuple], *, ordered: bool = False) 
             return False
         rest.remove(match)
     return True
+
+
+def same_answer(
+    ours: list[tuple], coalesced: list[tuple], plain: list[tuple], *, ordered: bool = False
+) -> bool:
+    """Return whether rows are DuckDB's, where SUM and COUNT_IF of no record are 0 or NULL.
+
+    They are 0 where the domain has a cell for a record (``coalesced``), and NULL as in DuckDB where
+    it has none (``plain``); one statement may have both.
+    """
+    if same_rows(ours, coalesced, ordered=ordered) or same_rows(ours, plain, ordered=ordered):
+        return True
+    filled = [[tuple(0 if v is None else v for v in row) for row in rows] for rows in (ours, plain)]
+    return same_rows(*filled, ordered=ordered)

@@ -1,8 +1,14 @@
 """A small instance of every benchmark, without timing (that of the census tables is elsewhere)."""
 
 import importlib
+import itertools
+import json
 import math
+import re
 import sys
+import time
+import tomllib
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,6 +16,7 @@ import duckdb
 import numpy as np
 import pytest
 
+from sqlmadp import compare
 from sqlmadp.asked import Asked
 from sqlmadp.mechanism import left_out
 from sqlmadp.mechanism.catalogue import MECHANISMS
@@ -119,3 +126,126 @@ def test_what_plans_and_releases_cost_is_measured_and_its_growth_judged(benchmar
         curves = dict.fromkeys(found, curve)
         assert growth.keeps_to_what_is_stated("rows", curves, nothing) is within
     assert "stated" in capsys.readouterr().out
+
+
+def test_every_command_of_an_everyday_plan_is_measured_and_what_is_refused_left_out(
+    benchmark_of, tmp_path, capsys
+):
+    everyday, layout = benchmark_of("everyday"), benchmark_of("everyday_layout")
+    asked = layout.survey(columns=4)
+    first = next(iter(asked.analysts))
+    asked.analysts[first]["oldest"] = "SELECT MAX(q01) FROM survey"
+    limits = everyday.Limits(seconds=1000)
+    found = everyday.measured(asked, tmp_path, limits) | {"limits": asdict(limits)}
+    assert found["statements"] == 9
+    assert found["refused"] == {first: {"oldest": "min-max"}}
+    assert list(found["commands"]) == [*everyday.COMMANDS, "DuckDB"]
+    ended = {name: cost["code"] for name, cost in found["commands"].items()}
+    assert ended == dict.fromkeys(ended, 0) | {"check": 1}
+    assert set(found["errors"]) == set(MECHANISMS)
+    compared = [name for own in found["factors"].values() for name in own]
+    assert sorted(compared) == ["q01", "q01_more", "q02", "q02_more", "q03", "q04", "q04_more"]
+    everyday.show({"survey": found})
+    everyday.compare({"survey": found}, {"survey": found})
+    assert capsys.readouterr().out.count("1 min-max") == 1
+
+
+def test_a_command_and_what_it_starts_are_stopped_at_the_limits(benchmark_of, tmp_path):
+    everyday = benchmark_of("everyday")
+
+    def ended(script, **limits):
+        return everyday.run(["-c", script], tmp_path, "none", everyday.Limits(**limits))
+
+    assert ended("print(1)", seconds=100).output == "1\n"
+    assert ended("while True: pass", seconds=0.2).over == "time"
+    assert ended("x = b'1' * 10**9; input()", megabytes=500).over == "memory"
+    started = tmp_path / "started"
+    worker = f"import os; open({str(started)!r}, 'w').write(str(os.getpid()))\nwhile True: pass"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}]"
+    assert ended(f"{child}, start_new_session=True)", seconds=1).over == "time"
+    process = Path("/proc", started.read_text())
+    while process.exists() and process.joinpath("stat").read_text().split()[2] != "Z":
+        time.sleep(0.01)  # It is killed, and waits for whoever adopted it.
+
+
+def test_the_statements_of_everyday_plans_run_on_their_tables(benchmark_of, tmp_path, capsys):
+    everyday, layout = benchmark_of("everyday"), benchmark_of("everyday_layout")
+    for name, make in layout.PLANS.items():
+        plan = make()
+        few = re.sub(r"range\(\d+\)", "range(50)", plan.table)
+        plan = layout.Everyday(plan.schema, few, plan.analysts)
+        plan.write(tmp_path / name)
+        plan.write_table(tmp_path / name)
+        everyday.direct(tmp_path / name)
+        declared = tomllib.loads(plan.schema)["columns"]
+        made = duckdb.sql(f"FROM '{tmp_path / name}/table.parquet'").columns
+        assert set(made) == set(declared)
+    assert len(capsys.readouterr().out.splitlines()) == len(layout.PLANS) >= 10
+
+
+def test_the_naive_variance_splits_a_share_over_statements_sums_and_grouping_sets(benchmark_of):
+    naive = benchmark_of("naive_laplace").naive_variances
+    schema = """[columns.v]
+    type = "integer"
+    min = -7
+    max = 5
+    [columns.g]
+    type = "category"
+    values = ["x", "y"]"""
+    assert naive("SELECT COUNT(*) AS n FROM t", 1, 1, schema) == {"n": 2}
+    assert naive("SELECT g, COUNT(*) AS n FROM t GROUP BY g", 3, 0.5, schema) == {"n": 72}
+    rollup = "SELECT g, v, COUNT(*) AS n FROM t GROUP BY ROLLUP (g, v)"
+    assert naive(rollup, 1, 1, schema) == {"n": 18}
+    assert naive(rollup.replace("ROLLUP", "CUBE"), 1, 1, schema) == {"n": 32}
+    sets = "SELECT g, v, COUNT(*) AS n FROM t GROUP BY GROUPING SETS ((g, v), (g))"
+    assert naive(sets, 1, 1, schema) == {"n": 8}
+    sums = "SELECT SUM(v) AS s, SUM(v * v) AS q, COUNT(*) AS n FROM t"
+    assert naive(sums, 1, 1, schema) == {"s": 2 * 21**2, "q": 2 * 147**2, "n": 18}
+    assert naive("SELECT AVG(v) AS m, COUNT(v) AS n FROM t", 1, 1, schema) == {"n": 8}
+    assert naive("SELECT CORR(v, v * v) AS c, COUNT(*) AS n FROM t", 1, 1, schema) == {"n": 98}
+    assert naive("SELECT n FROM (SELECT COUNT(*) AS n FROM t)", 1, 1, schema) == {}
+
+
+def test_a_higher_error_than_the_baseline_is_told(benchmark_of, capsys):
+    core = benchmark_of("compare_core")
+    found = core.measure(itertools.islice(core.scale(), 3), {}, None)
+    assert core.judge(found, found, 0.0) == []
+    first, *_ = found
+    lower = found | {first: [0.99 * found[first][0], 1.0]}
+    assert core.judge(found, lower, 0.005) == [first]
+    assert "1.0101" in capsys.readouterr().out
+    assert set(found) < set(json.loads(core.BASELINE.read_text())["core"])
+
+
+def test_the_errors_in_the_document_on_fairness_are_those_of_the_strategies_it_names(benchmark_of):
+    pytest.importorskip("matplotlib")
+    plot = benchmark_of("fairness_plot")
+    both, total = np.eye(2), np.ones((1, 2))
+
+    def errors(strategy):
+        inverse = np.linalg.inv(strategy.T @ strategy)
+        return np.trace(inverse), inverse.sum()
+
+    for count in range(1, 8):
+        poured, _ = errors(np.vstack([both, count * total]))
+        assert plot.waterfilling(count) == pytest.approx(poured)
+        assert errors((count + 1) * both) == pytest.approx((plot.pooled(count),) * 2)
+    for count in range(3, 8):
+        whole = count + 1
+        weights = np.linspace(0.01, whole, 20001)
+        apart = 2 * (whole - weights) ** 2 + weights**2 >= 2 * count**2
+        found = [errors(np.vstack([w * both, (whole - w) * total]))[0] for w in weights[apart]]
+        assert plot.least_found(count) == pytest.approx(min(found), rel=1e-3)
+
+
+def test_waterfilling_has_the_total_that_the_document_on_fairness_states(benchmark_of):
+    pytest.importorskip("matplotlib")
+    plot = benchmark_of("fairness_plot")
+    for asking in ([1], [1, 2], [3, 1, 1]):
+        columns = [column for column, count in enumerate(asking) for _ in range(count)]
+        places = np.arange(2 ** len(asking))
+        workloads = [np.array([places >> c & 1 == v for v in (0, 1)], float) for c in columns]
+        unit = 2 * len(workloads) ** 2
+        [found] = compare(workloads, epsilon=1, mechanisms=["waterfilling"]).values()
+        assert found.total_error / unit == pytest.approx(plot.waterfilling_total(asking), rel=1e-3)
+        assert plot.waterfilling_total(asking) <= (1 + 1 / len(asking)) * plot.strict_bound(asking)

@@ -149,7 +149,7 @@ def test_query_answers_free_and_refuses_with_what_is_missing(plans):
     assert answered["spent"] == "1"
     refused = run("query", path, "SELECT COUNT(*) FROM visits WHERE age < 7")
     assert refused.exit_code == 1
-    assert "does not tell the values" in refused.stderr
+    assert "does not measure this combination of 'age'" in refused.stderr
     assert refused.stdout == ""
 
 

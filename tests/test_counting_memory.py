@@ -6,7 +6,7 @@ import pytest
 
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.mechanism.base import read_by_all
-from sqlmadp.release import _require_memory
+from sqlmadp.release import require_memory
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.marginal import CellBlock, Marginal, Partition
 from sqlmadp.sql.limits import Limits
@@ -14,7 +14,9 @@ from sqlmadp.sql.limits import Limits
 NAMES = [f"c{number:02}" for number in range(80)]
 DOMAIN = Domain(
     table="t",
-    columns=tuple(Column(name=n, type="integer", minimum=0, maximum=9) for n in NAMES),
+    columns=tuple(
+        Column(name=n, type="integer", minimum=0, maximum=9, complete=True) for n in NAMES
+    ),
 )
 PAIRS = [
     CellBlock(Marginal(pair, (Partition.finest(10),) * 2), 1)
@@ -25,12 +27,12 @@ PAIRS = [
 def test_the_refusal_names_the_sizes_and_what_to_do():
     everything = read_by_all(PAIRS, len(PAIRS), 1)
     with pytest.raises(NotSupportedError) as refused:
-        _require_memory(everything, DOMAIN, Limits(memory=600))
+        require_memory(everything, DOMAIN, Limits(memory=600))
     assert "3,160 sets of columns, which could take 873 MB; 600 are allowed" in str(refused.value)
     assert "Nothing was read or spent" in str(refused.value)
     assert "[limits] memory" in str(refused.value)
 
 
 def test_what_fits_is_not_refused():
-    _require_memory(read_by_all(PAIRS, len(PAIRS), 1), DOMAIN, Limits(memory=900))
-    _require_memory(read_by_all(PAIRS[:30], 30, 1), DOMAIN, Limits(memory=600))
+    require_memory(read_by_all(PAIRS, len(PAIRS), 1), DOMAIN, Limits(memory=900))
+    require_memory(read_by_all(PAIRS[:30], 30, 1), DOMAIN, Limits(memory=600))

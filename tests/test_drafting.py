@@ -76,6 +76,82 @@ def test_trusted_values_are_written_with_a_warning(run, source, tmp_path):
     assert run("check", path, "--source", source).exit_code == 0
 
 
+CONSTRAINED = """
+CREATE TABLE wards (ward VARCHAR PRIMARY KEY);
+CREATE TYPE sexes AS ENUM ('f', 'm');
+CREATE TABLE visits (
+    sex sexes NOT NULL,
+    other sexes,
+    age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 120),
+    level INTEGER NOT NULL CHECK (level IN (3, 1, 2)),
+    day DATE CHECK (day >= DATE '2020-01-01' AND day <= '2020-12-31'),
+    size DOUBLE NOT NULL CHECK (size > 0),
+    kind VARCHAR CHECK (kind = 'a' OR kind = 'it''s'),
+    ward VARCHAR NOT NULL REFERENCES wards (ward),
+    insured BOOLEAN NOT NULL,
+    smoker BOOLEAN,
+    CHECK (age > 3 OR kind = 'a')
+);
+"""
+
+
+def sections(draft):
+    """Return the declared lines of every column, without comments."""
+    found = {}
+    for section in draft.split("\n[columns.")[1:]:
+        name, *lines = section.splitlines()
+        kept = [line.partition("    #")[0] for line in lines if line and line[0] != "#"]
+        found[name.rstrip("]")] = [line for line in kept if "type" not in line]
+    return found
+
+
+def test_constraints_of_the_catalogue_are_written_for_every_type(run, tmp_path):
+    path = tmp_path / "visits.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(CONSTRAINED)
+    draft = run("draft", path, "visits").output
+    assert sections(draft) == {
+        "sex": ['values = ["f", "m"]', "complete = true"],
+        "other": ['values = ["f", "m"]', "nullable = true"],
+        "age": ["min = 0", "max = 120", "complete = true"],
+        "level": ["values = [3, 1, 2]", "complete = true"],
+        "day": ["min = 2020-01-01", "max = 2020-12-31", "nullable = true"],
+        "size": ["min = 0"],
+        "kind": ['values = ["a", "it\'s"]', "nullable = true"],
+        "ward": [],
+        "insured": ["complete = true"],
+        "smoker": ["nullable = true"],
+    }
+    assert "it is NOT NULL and refers to wards: if all values there are declared" in draft
+    (tmp_path / "visits.toml").write_text(completed(draft))
+    assert run("check", tmp_path / "visits.toml", "--source", path).exit_code == 0
+
+
+def test_a_draft_from_trusted_values_says_where_there_is_null(run, tmp_path):
+    (tmp_path / "t.csv").write_text("word,flag\na,true\n,false\nb,true\n")
+    draft = run("draft", tmp_path / "t.csv", "t", "--trusted-values").output
+    assert "nullable = true" in sections(draft)["word"]
+    assert "nullable = true" not in sections(draft)["flag"]
+
+
+def test_what_the_catalogue_lets_into_a_complete_column_is_noted(run, tmp_path):
+    path = tmp_path / "visits.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(CONSTRAINED)
+    schema = tmp_path / "visits.toml"
+    schema.write_text(
+        'table = "visits"\n[columns.other]\ntype = "category"\nvalues = ["f"]\ncomplete = true\n'
+        '[columns.sex]\ntype = "category"\nvalues = ["f", "m"]\ncomplete = true\n'
+        '[columns.smoker]\ntype = "boolean"\n'
+    )
+    checked = run("check", schema, "--source", path)
+    assert checked.exit_code == 0
+    assert checked.output.count("is declared complete") == 1
+    assert "'other' may be NULL, 'm' and is declared complete" in checked.output
+    assert '"complete-column"' in run("check", schema, "--source", path, "--json").output
+    assert "note:" not in run("check", schema, "--source", path, "--quiet").output
+
+
 def test_more_values_than_a_draft_lists_are_left_to_the_curator(run, tmp_path):
     duckdb.execute(f"COPY (SELECT 'v' || i AS word FROM range(300) t(i)) TO '{tmp_path}/t.parquet'")
     draft = run("draft", tmp_path / "t.parquet", "t", "--trusted-values").output

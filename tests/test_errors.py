@@ -57,7 +57,7 @@ def test_a_refused_statement_tells_a_program_what_it_tells_a_person(plans):
         Plan.open(path).preview("identity")
     error = caught.value
     assert error.code == "unknown-column"
-    assert error.hint == "Did you mean 'age'?"
+    assert error.hint == "Did you mean age?"
     assert (error.context["line"], error.context["column"]) == (2, 19)
     assert error.context["excerpt"] == "FROM visits WHERE agee > 3\n" + " " * 18 + "^^^^"
     result = CliRunner().invoke(main, ["check", str(path), "--json"])

@@ -80,7 +80,10 @@ def test_the_web_example_answers_the_further_query_of_its_readme(tmp_path):
 
 def test_the_hospital_protects_a_patient_with_all_stays():
     opened = Plan.open(ROOT / "examples/hospital/plan.toml")
-    assert "one 'patient' with up to 3 records" in read_schema(opened.schema_path).protection
+    assert (
+        "one 'patient' with all of its records (at most 3 of them are counted)"
+        in read_schema(opened.schema_path).protection
+    )
 
 
 def test_carol_gets_the_total_to_within_its_error(tmp_path):

@@ -9,10 +9,14 @@ import time
 import xml.etree.ElementTree as Tree
 from pathlib import Path
 
+import hypothesis
 import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from interrupts import started
 
 from sqlmadp.cli import main
@@ -20,6 +24,7 @@ from sqlmadp.errors import ProgrammingError
 from sqlmadp.experiment import run as running
 from sqlmadp.experiment.boxplot import Panel, box_plots
 from sqlmadp.experiment.instances import NONLINEAR, instance
+from sqlmadp.experiment.misreport import LIARS, TRICKS, changes, labels, misreported
 from sqlmadp.experiment.nonlinear import statistic
 from sqlmadp.experiment.run import run
 from sqlmadp.experiment.settings import Settings, invented_counts, read_counts
@@ -217,3 +222,88 @@ def test_values_that_span_much_are_drawn_on_a_logarithmic_scale():
     assert "(log scale)" not in narrow
     assert "nan" not in wide + narrow
     assert "inf" not in wide + narrow
+
+
+@pytest.mark.parametrize("on", ["practical", "marginals"])
+def test_misreporting_writes_a_table_and_box_plots_of_the_changes(on, tmp_path):
+    chosen = [f"--mechanism={mechanism}" for mechanism in ("utilitarian", "waterfilling")]
+    sizes = ["--on", on, "--cells", 8, "--attributes", 3, "-t", 2, "--analysts", 3]
+    done = experiment("misreport", *sizes, *chosen, "--jobs", 1, "--out", tmp_path, "--json")
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    jsonschema.validate(figures, schema_of("experiment-misreport"))
+    assert list(figures["mechanisms"]) == ["utilitarian", "waterfilling"]
+    assert figures["experiment"] == f"misreport-{on}"
+    for liar in LIARS:
+        for trick in ("repeated", "split"):
+            assert figures["mechanisms"]["waterfilling"][liar][trick]["gains"] == 0
+    assert "waterfilling" in (tmp_path / f"misreport-{on}.txt").read_text()
+    picture = Tree.parse(tmp_path / f"misreport-{on}.svg").getroot()
+    texts = [text.text for text in picture.iter(f"{SVG}text")]
+    assert texts.count("waterfilling") == len(TRICKS)
+
+
+asked_by_some = st.lists(
+    arrays(np.int64, st.tuples(st.integers(1, 6), st.just(4)), elements=st.integers(0, 2)).filter(
+        np.any
+    ),
+    min_size=2,
+    max_size=4,
+)
+
+
+def change(workloads, liar, trick):
+    asked = [np.asarray(workload, dtype=np.float64) for workload in workloads]
+    [found] = changes("waterfilling", asked, liar, tricks=[trick]).values()
+    return found
+
+
+@given(asked_by_some, st.integers(0, 1))
+@example([np.eye(4), np.ones((1, 4))], 1)
+@hypothesis.settings(deadline=None, max_examples=40)
+def test_splitting_gains_nothing_under_waterfilling(workloads, liar):
+    assert change(workloads, liar, "split") == pytest.approx(1, rel=1e-9)
+
+
+@pytest.mark.parametrize("liar", [0, 1])
+@pytest.mark.parametrize("wanted", [np.eye(8), np.ones((1, 8)), np.tri(8), np.eye(8)[:3]])
+def test_repeating_gains_nothing_under_waterfilling(wanted, liar):
+    for other in (np.eye(8), np.ones((1, 8)), np.tri(8)):
+        workloads = [wanted, other] if liar == 0 else [other, wanted]
+        assert change(workloads, liar, "repeated") == pytest.approx(1, rel=1e-9)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="of own strategies with equal errors another is chosen once queries are repeated",
+)
+@given(asked_by_some, st.integers(0, 1))
+@example([np.array([[2, 0, 0, 0], [0, 1, 1, 2]]), np.eye(4)], 0)
+@hypothesis.settings(deadline=None, max_examples=40)
+def test_repeating_any_queries_gains_nothing_under_waterfilling(workloads, liar):
+    assert change(workloads, liar, "repeated") == pytest.approx(1, rel=1e-9)
+
+
+def test_repeating_gains_under_utilitarian_so_that_a_gain_would_be_seen():
+    drowned, many = np.ones((1, 16)), np.tril(np.ones((16, 16)))
+    found = changes("utilitarian", [drowned, many], 0, tricks=("repeated",))
+    assert found["repeated"] < 0.99
+
+
+def test_the_true_error_after_junk_is_that_of_the_wanted_queries_alone():
+    total = np.ones((1, 8))
+    # Alone with the whole budget: measured is the total with weight 1, or with junk whatever
+    # serves 64 sums and the total; the latter serves the total less.
+    found = changes("waterfilling", [total, total], 0, tricks=("junk", "all cells"))
+    assert min(found.values()) > 1
+
+
+def test_an_instance_of_misreports_has_two_liars_and_every_trick():
+    given = settings("misreport-marginals", mechanisms=("identity", "independent"))
+    found = misreported(given, 0)
+    assert [len(each) for each in found.values()] == [len(labels())] * 2 == [8, 8]
+    # Nothing that is handed in changes what identity measures; of an analyst that is split in
+    # two, each half is told what half the share gives.
+    assert found["identity"] == pytest.approx((1,) * 8)
+    assert found["independent"][labels().index((LIARS[0], "split"))] == pytest.approx(4)

@@ -9,8 +9,8 @@ import sqlmadp
 from sqlmadp.cli import main
 from sqlmadp.plan import Plan
 from sqlmadp.release import release, released
-from sqlmadp.schema.kronecker import KroneckerBlock
 from sqlmadp.strategy import select as selecting
+from sqlmadp.table.products import Products
 
 EXACT = "1000000000"
 """An epsilon at which the noise rounds to nothing."""
@@ -45,7 +45,7 @@ def assert_exact(plans, own, results):
 
 
 def has_products(measurement):
-    return any(isinstance(block, KroneckerBlock) for block in measurement.blocks)
+    return any(isinstance(block, Products) for block in measurement.blocks)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from sqlmadp import asked as asking
 from sqlmadp import oversized
 from sqlmadp.asked import Asked
-from sqlmadp.errors import NotSupportedError, SqlError
+from sqlmadp.errors import SqlError
 from sqlmadp.mechanism.fairness import outcome
 from sqlmadp.mechanism.waterfilling import Waterfilling
 from sqlmadp.plan import Plan
@@ -19,14 +19,17 @@ SCHEMA = """table = "people"
 type = "integer"
 min = 0
 max = 99
+complete = true
 [columns.height]
 type = "integer"
 min = 0
 max = 99
+complete = true
 [columns.weight]
 type = "integer"
 min = 0
 max = 99
+complete = true
 """
 PLAN = """schema = "people.toml"
 source = "people.parquet"
@@ -52,14 +55,14 @@ def plan(tmp_path):
 
 
 def test_equal_statements_are_bound_once_and_keep_their_own_names(plan, monkeypatch):
-    bound, bind_all = [], asking.bind_all
+    bound, bind_each = [], asking.bind_each
 
     def counted(statements, evaluator, *, entries=0):
         statements = list(statements)
         bound.extend(statement.text for statement in statements)
-        return bind_all(statements, evaluator, entries=entries)
+        return bind_each(statements, evaluator, entries=entries)
 
-    monkeypatch.setattr(asking, "bind_all", counted)
+    monkeypatch.setattr(asking, "bind_each", counted)
     count = "SELECT COUNT(*) FROM people WHERE age > 3"
     found = Asked.bind(
         plan(ann=f"-- name: old\n{count};", bob=f"-- name: mine\n-- weight: 4\n{count};\n{count};")
@@ -137,8 +140,9 @@ def test_a_strategy_that_memory_is_too_small_for_is_refused_before_any_data(plan
     table = "SELECT age % 40 AS a, height % 40 AS h, COUNT(*) FROM people GROUP BY ALL;"
     opened = plan("[limits]\nmemory = 1\n", ann=table, bob=table)
     opened = replace(opened, mechanism="independent")  # Everybody's own 1,600 cells.
-    with pytest.raises(NotSupportedError, match=r"strategy queries, .* Nothing was read or spent"):
+    with pytest.raises(SqlError, match=r"strategy queries, .* Nothing was read or spent") as caught:
         release(opened, None)
+    assert caught.value.problems[0].file.endswith("ann.sql")
 
 
 def test_nobody_among_many_analysts_is_worse_off_for_the_others(plan):

@@ -41,7 +41,8 @@ def test_the_certificate_states_what_is_protected_and_has_the_right_error(plan):
     plain = plan().release().certificate
     assert "epsilon 1 against adding or removing one record;" in repr(plain)
     unit = plan('neighbours = "replace"', UNIT).release().certificate
-    assert "epsilon 1 against replacing one 'age' with up to 3 records;" in repr(unit)
+    protected = "replacing one 'age' with all of its records (at most 3 of them are counted);"
+    assert f"epsilon 1 against {protected}" in repr(unit)
     assert unit.analysts["ana"].now == pytest.approx(36 * plain.analysts["ana"].now)
 
 

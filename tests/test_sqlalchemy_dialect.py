@@ -45,11 +45,11 @@ def by_sex(folder):
 
 def test_tables_and_columns_are_reflected_from_the_schema(visits):
     assert [(c.name, type(c.type).__name__, c.nullable) for c in visits.columns] == [
-        ("age", "BIGINT", False),
+        ("age", "BIGINT", True),
         ("sex", "VARCHAR", True),
         ("smoker", "BOOLEAN", False),
-        ("day", "DATE", False),
-        ("cost", "DOUBLE", False),
+        ("day", "DATE", True),
+        ("cost", "DOUBLE", True),
     ]
     assert list(visits.primary_key) == []
 

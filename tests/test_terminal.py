@@ -3,7 +3,6 @@
 import contextlib
 import io
 import os
-import pty
 import re
 import resource
 import shutil
@@ -16,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from interrupts import started
 from rich.console import Console
+from terminals import on_a_terminal
 
 from sqlmadp.cli import main
 from sqlmadp.grid import Grid, Header
@@ -38,33 +38,6 @@ sys.argv = ["sqlmadp", "--help"]
 runpy.run_module("sqlmadp", run_name="__main__")
 """
 """The command line, with Ctrl-C while it imports what it needs."""
-
-
-def on_a_terminal(*arguments, **environment):
-    """Run a command with standard output and standard error on a terminal of 80 columns."""
-    terminal, its_end = pty.openpty()
-    kept = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR"}}
-    size = {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "40"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sqlmadp", *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        stdout=its_end,
-        stderr=its_end,
-        env=kept | size | environment,
-    )
-    os.close(its_end)
-    shown = b""
-    while chunk := _read(terminal):
-        shown += chunk
-    os.close(terminal)
-    return process.wait(), shown.decode()
-
-
-def _read(terminal):
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # Linux says so when the other end is closed.
-        return b""
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def test_with_the_least_epsilon_every_target_is_met_and_with_less_it_is_not(plan
 
 def test_a_target_for_no_query_is_refused(plan):
     previews = preview_plan(plan, ["waterfilling"], lambda _: None)
-    with pytest.raises(ProgrammingError, match="no query 'nothing'"):
+    with pytest.raises(ProgrammingError, match="no query named 'nothing'"):
         least_epsilon(previews.asked, previews["waterfilling"], {"nothing": 1})
 
 

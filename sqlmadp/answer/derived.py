@@ -42,10 +42,20 @@ def _derive(aggregate: BoundAggregate, block: PrivateBlock, answers: Sequence[Nu
 
 
 def _linear(aggregate: BoundAggregate, values: Numbers) -> Column:
-    if aggregate.type in INTEGERS:
-        return [int(value) for value in np.rint(values).tolist()]
-    if aggregate.type.startswith("DECIMAL"):
-        unit = Decimal(1).scaleb(-scale(aggregate.type))
+    column = _counted(aggregate.type, values)
+    if aggregate.empty is None:
+        return column
+    empty = np.resize(aggregate.empty, len(column))  # Copies of all groups, one after the other.
+    return [None if none else value for none, value in zip(empty, column, strict=True)]
+
+
+def _counted(kind: str, values: Numbers) -> Column:
+    if kind in INTEGERS:
+        whole = [int(value) for value in np.rint(values).tolist()]
+        # REGR_COUNT has no sign in DuckDB, and noise may be below 0.
+        return [max(0, value) for value in whole] if kind.startswith("U") else whole
+    if kind.startswith("DECIMAL"):
+        unit = Decimal(1).scaleb(-scale(kind))
         return [str(Decimal(value).quantize(unit)) for value in values.tolist()]
     return [float(value) for value in values]
 

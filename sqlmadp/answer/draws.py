@@ -20,12 +20,14 @@ COUNT = 60
 """Simulated releases."""
 
 
-def simulated(values: Sequence[Matrix], noise_variance: float) -> tuple[Matrix, ...]:
-    """Return ``values`` with noise added once more, one column a simulated release."""
+def simulated(
+    values: Sequence[Matrix], noise_variance: float, count: int = COUNT
+) -> tuple[Matrix, ...]:
+    """Return ``values`` with noise added once more, one column per simulated release."""
     scale = math.sqrt(noise_variance / 2)
     start, columns = 0, []
     for value in values:
-        noise = [laplace(draw, start, len(value)) for draw in range(COUNT)]
+        noise = [laplace(draw, start, len(value)) for draw in range(count)]
         columns.append(value[:, None] + scale * np.column_stack(noise))
         start += len(value)
     return tuple(columns)

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.answer.matching import Key, row_keys
+from sqlmadp.answer.made_up import Estimated
+from sqlmadp.answer.matching import Key, aligned, row_keys
 from sqlmadp.answer.quantiles import Column
-from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import is_number
 from sqlmadp.answer.rows import Desk, Rows
 from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.aggregates import LINEAR
-from sqlmadp.sql.bound import BoundPiece, BoundQuery, PrivateBlock
+from sqlmadp.sql.bound import BoundAggregate, BoundPiece, BoundQuery, PrivateBlock
 from sqlmadp.sql.kinds import Kind
 
 Matrix = NDArray[np.float64]
@@ -48,7 +48,7 @@ class Exact:
     """By the place of the column: one a row; NaN where the column is NULL."""
 
 
-def exact_errors(query: BoundQuery, estimate: Estimate, desk: Desk) -> Exact:
+def exact_errors(query: BoundQuery, estimate: Estimated, desk: Desk) -> Exact:
     """Return the error of every column that is linear, as far as it can be worked out."""
     copies = _copies(query)
     left = [
@@ -109,9 +109,11 @@ def _copies(query: BoundQuery) -> dict[int, int]:
     }
 
 
-def _of_copy(query: BoundQuery, aggregate: int, estimate: Estimate) -> Matrix:
-    piece = _Term(query.top_block, aggregate).piece
-    return piece.scale * np.concatenate([estimate.rmse(part) for part in piece.blocks])
+def _of_copy(query: BoundQuery, aggregate: int, estimate: Estimated) -> Matrix:
+    term = _Term(query.top_block, aggregate)
+    errors = term.piece.scale * np.concatenate([estimate.rmse(p) for p in term.piece.blocks])
+    empty = term.block.aggregates[aggregate].empty
+    return errors if empty is None else np.where(empty, np.nan, errors)
 
 
 # Coefficients: one row for every row of the statement, one column for every answer of every term.
@@ -165,9 +167,9 @@ def _by_answer(
             marks = [*nothing]
             marks[number] = np.eye(1, term.rows, group)[0]
             desk.fill(term.block, _columns(term.block, terms, marks))
-            again = desk.run(query, query.untouched)
-            rows = dict(zip(row_keys(query, again) or (), again, strict=True))
-            ordered = [rows[key] for key in keys]
+            ordered = aligned(query, desk.run(query, query.untouched), keys)
+            if ordered is None:
+                return None
             for place in places:
                 found[place].append(_numbers(ordered, place) - base[place])
         desk.fill(term.block, _columns(term.block, terms, nothing))
@@ -181,12 +183,21 @@ def _columns(
 ) -> list[Column]:
     """Return the aggregates of a block: the given values of its terms, and NULL for all others."""
     given = {
-        term.aggregate: [int(value) for value in value.tolist()]
+        term.aggregate: _marked(block.aggregates[term.aggregate], value)
         for term, value in zip(terms, values, strict=True)
         if term.block is block
     }
     missing: Column = [None] * (block.rows * copies)
     return [given.get(place, missing) for place in range(len(block.aggregates))]
+
+
+def _marked(aggregate: BoundAggregate, marks: Matrix) -> Column:
+    """Return whole numbers, with NULL where the aggregate is NULL for any table."""
+    column: Column = [int(mark) for mark in marks.tolist()]
+    if aggregate.empty is None:
+        return column
+    empty = np.resize(aggregate.empty, len(column))
+    return [None if none else mark for none, mark in zip(empty, column, strict=True)]
 
 
 def _numbers(rows: Rows, place: int) -> Matrix:
@@ -197,7 +208,7 @@ def _numbers(rows: Rows, place: int) -> Matrix:
 
 
 def _errors(
-    coefficients: dict[int, sparse.csr_array], terms: Sequence[_Term], estimate: Estimate
+    coefficients: dict[int, sparse.csr_array], terms: Sequence[_Term], estimate: Estimated
 ) -> dict[int, Matrix]:
     return {
         place: np.concatenate(
@@ -211,7 +222,7 @@ def _errors(
 
 
 def _chunk_errors(
-    coefficients: sparse.csr_array, terms: Sequence[_Term], estimate: Estimate
+    coefficients: sparse.csr_array, terms: Sequence[_Term], estimate: Estimated
 ) -> Matrix:
     """Return the error of every row: the length of its noise."""
     unknown = np.zeros(coefficients.shape[0], dtype=bool)

@@ -49,6 +49,8 @@ def explain(query: BoundQuery, estimate: Estimate) -> Result:
             gap = (_gap(parts, estimate) or OTHERS) if whole else ""
             measured = _measured(parts, query.rows)
             rows.append((name, *measured, *_error(errors.get(place), gap, kind)))
+    if query.read_as:
+        rows.append(("", None, None, None, None, None, f"read as: {query.read_as}"))
     return Result(COLUMNS, tuple(rows), {})
 
 

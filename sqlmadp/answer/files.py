@@ -27,6 +27,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "columns": [name for name, _ in result.columns],
         "rows": [list(row) for row in result.rows],
         "rmse": {name: list(errors) for name, errors in result.rmse.items()},
+        **({"notes": list(result.notes)} if result.notes else {}),
     }
 
 

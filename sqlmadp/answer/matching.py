@@ -16,6 +16,17 @@ from sqlmadp.sql.kinds import Kind
 Key = tuple[Any, ...]
 
 
+def aligned(
+    query: BoundQuery, rows: Sequence[tuple[Any, ...]], keys: Sequence[Key]
+) -> list[tuple[Any, ...]] | None:
+    """Return the rows of another run in the order of ``keys``; None unless they belong together.
+
+    The order of a join's rows may change from run to run where nothing tells them apart.
+    """
+    found = dict(zip(row_keys(query, rows) or (), rows, strict=False))
+    return [found[key] for key in keys] if found.keys() == set(keys) else None
+
+
 def row_keys(query: BoundQuery, rows: Sequence[tuple[Any, ...]]) -> tuple[Key, ...] | None:
     """Return what tells each row from all others; None if nothing does."""
     if query.tracked:
@@ -24,6 +35,6 @@ def row_keys(query: BoundQuery, rows: Sequence[tuple[Any, ...]]) -> tuple[Key, .
     keys = tuple(tuple(repr(row[place]) for place in free) for row in rows)
     if len(set(keys)) == len(keys):
         return keys
-    if query.fixed and query.outer == query.untouched:
+    if query.fixed and query.untouched in (query.outer, query.lenient):
         return tuple((place, *key) for place, key in enumerate(keys))
     return None

@@ -22,7 +22,7 @@ from sqlmadp.answer.nonnegative import nonnegative, smooth
 from sqlmadp.answer.one_table import TableSolver, whole_cells
 from sqlmadp.answer.tables import cell_rows, nested, tables
 from sqlmadp.answer.whole import whole_estimate
-from sqlmadp.errors import NotSupportedError
+from sqlmadp.errors import UnfitPlanError
 from sqlmadp.schema.marginal import Block, cell_weight
 from sqlmadp.workload.solver import DenseSolver, Solver, solver_for
 
@@ -88,7 +88,7 @@ class Processing:
         return estimate
 
     def check(self, blocks: Sequence[Block]) -> None:
-        """Raise NotSupportedError if what these blocks measure is too large to be processed."""
+        """Raise UnfitPlanError if what these blocks measure is too large to be processed."""
         if self != Processing() and not _is_plain(blocks):
             _large(_nested(blocks))
 
@@ -118,8 +118,8 @@ def _large(blocks: Sequence[Block]) -> TableSolver | None:
     return solver
 
 
-def _too_large(size: int) -> NotSupportedError:
-    return NotSupportedError(
+def _too_large(size: int) -> UnfitPlanError:
+    return UnfitPlanError(
         f"'nonnegative' and 'consistent' would work on {size:,} cells at once; at most "
         f"{MOST_CELLS:,} are supported, or {MOST_OF_ONE:,} if one measured combination of columns "
         "holds all others and each of its cells is measured alone. Leave them out of the plan: "

@@ -7,10 +7,13 @@ statement whose constants the release already cuts its real columns at.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import duckdb
 
+from sqlmadp.answer.draws import COUNT
 from sqlmadp.answer.errors import result_of
+from sqlmadp.answer.exact import Exact
 from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
@@ -24,6 +27,9 @@ from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.sandbox import explain
 from sqlmadp.sql.statements import Statement
 
+Reads = tuple[int, ...] | None
+"""The numbers of the blocks that are read, of all measurements; None for all of them."""
+
 
 class Reader:
     """Answers statements from measurements.  Belongs to one thread at a time."""
@@ -34,17 +40,32 @@ class Reader:
         domain: Domain,
         limits: Limits = DEFAULT,
         processing: Processing = Processing(),  # noqa: B008 - It never changes.
+        draws: int = COUNT,
     ) -> None:
         """Read ``measurements`` over ``domain``, which has the cuts of what was asked."""
         self._measurements = measurements
-        self._processing = processing
+        self._processing, self._draws = processing, draws
         self._binder = Binder(domain, limits)
         self._desk = Desk(limits.outer_seconds)
-        self._estimates: dict[tuple[int, ...] | None, Estimate] = {}
+        self._estimates: dict[Reads, Estimate] = {}
+        self._like: dict[Reads, Estimate] = {}
+        self._exact: dict[Reads, dict[str, Exact]] = {}
+
+    def over(self, measurements: Sequence[Measurement], draws: int = COUNT) -> Reader:
+        """Return a reader of other measurements of the same strategy, with the same noise.
+
+        What does not depend on measured values is not worked out again: solvers, and errors
+        that are exact.
+        """
+        other = copy(self)
+        other._measurements, other._draws = measurements, draws
+        other._estimates, other._like = {}, self._like | self._estimates
+        return other
 
     def result(self, query: BoundQuery, reads: Sequence[int] | None) -> Result:
         """Return the rows of a query that was part of the release, from the blocks ``reads``."""
-        return result_of(query, self._estimate(reads, self._binder.domain), self._desk)
+        known = self._exact.setdefault(None if reads is None else tuple(reads), {})
+        return result_of(query, self._estimate(reads, self._binder.domain), self._desk, known)
 
     def answer(self, statement: Statement, reads: Sequence[int] | None) -> Result:
         """Return the rows of any statement that the blocks ``reads`` (None: all) support."""
@@ -63,9 +84,12 @@ class Reader:
         raise refusal
 
     def _estimate(self, reads: Sequence[int] | None, domain: Domain) -> Estimate:
-        if domain != self._binder.domain:
-            return Estimate.of(self._measurements, domain, reads, self._processing)
         key = None if reads is None else tuple(reads)
-        if key not in self._estimates:
-            self._estimates[key] = Estimate.of(self._measurements, domain, reads, self._processing)
-        return self._estimates[key]
+        if domain == self._binder.domain and key in self._estimates:
+            return self._estimates[key]
+        found = Estimate.of(self._measurements, domain, reads, self._processing, self._draws)
+        if domain == self._binder.domain:
+            self._estimates[key] = found
+            if key in self._like:
+                found.solved_like(self._like[key])
+        return found

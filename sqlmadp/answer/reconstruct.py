@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.answer.draws import simulated
+from sqlmadp.answer.draws import COUNT, simulated
 from sqlmadp.answer.processing import Processing
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.kronecker import relabelled, scaled
 from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.table.old_blocks import as_blocks
 from sqlmadp.workload.solver import Answers, Solver
 
 Matrix = NDArray[np.float64]
@@ -46,6 +47,8 @@ class Estimate:
     values: tuple[Matrix, ...]
     noise_variance: float
     processing: Processing = Processing()  # noqa: RUF009 - It never changes.
+    draws: int = COUNT
+    """Simulated releases, for errors that are not known exactly."""
 
     @classmethod
     def of(
@@ -54,6 +57,7 @@ class Estimate:
         domain: Domain,
         reads: Sequence[int] | None = None,
         processing: Processing = Processing(),  # noqa: B008 - It never changes.
+        draws: int = COUNT,
     ) -> Estimate:
         """Return the estimate from the blocks numbered ``reads``, or from all of them.
 
@@ -65,8 +69,9 @@ class Estimate:
         for measurement in measurements:
             cuts: Mapping[str, list[float]] = measurement.metadata["cuts"]
             weight = scale / measurement.scale
-            blocks += [weighed(recut(b, cuts, domain), weight) for b in measurement.blocks]
-            values += [weight * value.astype(np.float64) for value in measurement.values]
+            known = as_blocks(measurement.blocks)
+            blocks += [weighed(recut(b, cuts, domain), weight) for b in known]
+            values += [weight * answers for answers in measurement.answers]
         chosen = range(len(blocks)) if reads is None else reads
         return cls(
             domain,
@@ -74,7 +79,13 @@ class Estimate:
             tuple(values[number] for number in chosen),
             2 * scale**2,
             processing,
+            draws,
         )
+
+    def solved_like(self, other: Estimate) -> Estimate:
+        """Return this estimate with the solver of another one of the same strategy."""
+        self.__dict__["_solver"] = other._solver
+        return self
 
     @cached_property
     def _solver(self) -> Solver:
@@ -97,7 +108,7 @@ class Estimate:
         start = self.values
         if self.processing.nonnegative:  # As if the processed estimate were the table.
             start = self._solver.fitted(self._estimated)
-        values = simulated(start, self.noise_variance)
+        values = simulated(start, self.noise_variance, self.draws)
         return self._solver.answers(self.processing.apply(self._solver, values))
 
     def simulated(self, block: Block) -> Matrix:

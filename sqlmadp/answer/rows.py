@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqlmadp.answer.derived import derive
+from sqlmadp.answer.made_up import Estimated
 from sqlmadp.answer.quantiles import Column
-from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.errors import OperationalError
 from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.bound import BoundQuery, PrivateBlock
@@ -30,6 +30,11 @@ Matrix = NDArray[np.float64]
 Rows = list[tuple[Any, ...]]
 
 
+DID_NOT_FIT = (
+    "an answer did not fit the type that it is cast to, and is NULL; cast it to a wider one"
+)
+
+
 class Desk:
     """Runs the rest of statements over released answers."""
 
@@ -39,16 +44,28 @@ class Desk:
         self._connection = locked_connection()
         self._public: set[str] = set()
 
-    def rows(self, query: BoundQuery, estimate: Estimate) -> Rows:
+    def rows(self, query: BoundQuery, estimate: Estimated) -> Rows:
         """Return the rows of ``query`` with answers from ``estimate``."""
         rows = self.tracked_rows(query, estimate)
         return [row[:-1] for row in rows] if query.tracked else rows
 
-    def tracked_rows(self, query: BoundQuery, estimate: Estimate) -> Rows:
+    def tracked_rows(self, query: BoundQuery, estimate: Estimated) -> Rows:
         """Return the same rows; those of a tracked query end with the number of their group."""
+        return self.noted_rows(query, estimate)[0]
+
+    def noted_rows(self, query: BoundQuery, estimate: Estimated) -> tuple[Rows, tuple[str, ...]]:
+        """Return the same rows, and what is to be said about them.
+
+        Where a cast of answers fails, its value is NULL: noise must not take rows away.
+        """
         for block in query.blocks:
             self.fill(block, derive(block, answers_of(block, estimate.answers)))
-        return self.run(query, query.outer)
+        if query.lenient is None:
+            return self.run(query, query.outer), ()
+        try:
+            return self.run(query, query.outer), ()
+        except OperationalError:
+            return self.run(query, query.lenient), (DID_NOT_FIT,)
 
     def run(self, query: BoundQuery, sql: str) -> Rows:
         """Return the rows of SQL over the tables of the query's blocks, and public tables."""
@@ -87,7 +104,13 @@ class Desk:
             f"CAST(unnest(?::{text}[]) AS {kind}) AS {quote(name)}"
             for text, (name, kind) in zip(given, block.columns, strict=True)
         )
-        self._connection.execute(f"{into} {unnested}", values)
+        try:
+            self._connection.execute(f"{into} {unnested}", values)
+        except duckdb.Error as error:
+            message = f"an answer does not fit the type of its column: {explain(error)[0]}"
+        else:
+            return
+        raise OperationalError(message)
 
 
 def answers_of(block: PrivateBlock, answer: Callable[[Block], Matrix]) -> list[Matrix]:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqlmadp.answer.derived import derive
+from sqlmadp.answer.made_up import Estimated
 from sqlmadp.answer.matching import Key, row_keys
-from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.rows import Desk, Rows, answers_of
 from sqlmadp.sql.bound import BoundQuery
 
@@ -29,7 +29,7 @@ WORK = 1_000_000
 
 
 def simulated_errors(
-    query: BoundQuery, estimate: Estimate, desk: Desk, places: Sequence[int], keys: Sequence[Key]
+    query: BoundQuery, estimate: Estimated, desk: Desk, places: Sequence[int], keys: Sequence[Key]
 ) -> dict[int, Matrix]:
     """Return the error of every row that ``keys`` tell apart, by the place of the column.
 

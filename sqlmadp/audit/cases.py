@@ -20,7 +20,10 @@ from scipy import sparse
 from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.kronecker import KroneckerBlock
-from sqlmadp.schema.marginal import TOTAL, Block, Marginal, Partition, cell_map
+from sqlmadp.schema.marginal import TOTAL, Block, Marginal, Partition
+from sqlmadp.table.old_blocks import as_rows
+from sqlmadp.table.partition import Partition as Vertices
+from sqlmadp.table.rows import Rows
 from sqlmadp.workload.workload import Workload
 
 Table = NDArray[np.int64]
@@ -36,28 +39,24 @@ class Case:
 
     name: str
     domain: Domain
-    blocks: tuple[Block, ...]
+    blocks: tuple[Rows | Block, ...]
     tables: tuple[Table, Table]
     epsilon: Fraction = EPSILON
     statistic: str = ""
     """The one statistic that is looked at, if not all are."""
 
     def counts(self, table: int) -> list[NDArray[np.int64]]:
-        """Return the counts of every block's marginal."""
-        full = everything(self.domain)
-        counts = []
-        for block in self.blocks:
-            sums = np.zeros(block.marginal.size, dtype=np.int64)
-            np.add.at(sums, cell_map(block.marginal, full), self.tables[table])
-            counts.append(sums)
-        return counts
+        """Return the data vector of every block."""
+        return [vertex_weights(self.domain, block) @ self.tables[table] for block in self.blocks]
 
     def exact(self, table: int) -> NDArray[np.float64]:
-        """Return the exact answers, block after block."""
-        pairs = zip(self.blocks, self.counts(table), strict=True)
-        return np.concatenate([block.matrix.toarray() @ each for block, each in pairs]).astype(
-            np.float64
-        )
+        """Return the exact answers in lowest terms, as they are measured, block after block."""
+        answers = []
+        for block, sums in zip(self.blocks, self.counts(table), strict=True):
+            matrix = block.matrix.toarray()
+            lowest = 1 if isinstance(block, KroneckerBlock) else int(np.gcd.reduce(matrix.ravel()))
+            answers.append(matrix // lowest @ sums)
+        return np.concatenate(answers).astype(np.float64)
 
 
 def everything(domain: Domain) -> Marginal:
@@ -69,13 +68,25 @@ def everything(domain: Domain) -> Marginal:
     )
 
 
-def effects(domain: Domain, blocks: Sequence[Block]) -> NDArray[np.int64]:
-    """Return by how much one record of every cell moves the answers, in L1 norm."""
-    full = everything(domain)
-    moves = [abs(block.matrix.toarray()).sum(axis=0) for block in blocks]
-    total = np.zeros(full.size, dtype=np.int64)
-    for block, move in zip(blocks, moves, strict=True):
-        total += move[cell_map(block.marginal, full)]
+def vertex_weights(domain: Domain, block: Rows | Block) -> NDArray[np.int64]:
+    """Return the whole weights of every cell of the table: one row per vertex of the block."""
+    rows = as_rows(block)
+    own = dict(zip(rows.scope, rows.parts, strict=True))
+    weights = np.ones((1, 1), dtype=np.int64)
+    for column in sorted(domain.columns, key=lambda column: column.name):
+        factor = np.ones((1, column.size), dtype=np.int64)
+        if column.name in own:
+            factor = own[column.name].numerators.toarray()
+        weights = np.kron(weights, factor)
+    return weights
+
+
+def effects(domain: Domain, blocks: Sequence[Rows | Block]) -> NDArray[np.float64]:
+    """Return by how much one record of every cell moves the answers to rows, in L1 norm."""
+    total = np.zeros(everything(domain).size)
+    for block in blocks:
+        weights = vertex_weights(domain, block)
+        total += abs(block.matrix.toarray() @ weights).sum(axis=0) / weights.sum(axis=0)
     return total
 
 
@@ -86,6 +97,7 @@ def cases() -> Iterator[Case]:
     yield lattice()
     yield uneven_blocks()
     yield products()
+    yield ramps()
     for mechanism in MECHANISMS:
         yield from _selected(mechanism)
 
@@ -129,6 +141,18 @@ def products() -> Case:
     return _most_sensitive("products of two columns", _domain(), (block,))
 
 
+def ramps() -> Case:
+    """Return sums beside counts: a ramp in long steps, and a parabola with rows of both signs."""
+    ramp = Vertices(np.zeros(3, np.int64), np.array([0, 60, 100]), np.array([1]), 100)
+    curve = Vertices(np.zeros(3, np.int64), np.array([0, 1, 2]), np.array([2]), 2)
+    signed = sparse.csr_array(np.array([[2, -4, 0], [0, 2, 6]]))
+    blocks = (
+        Rows(("age", "sex"), (ramp, Vertices.finest(2)), 3),
+        Rows(("age",), (curve,), 0, signed),
+    )
+    return _most_sensitive("ramps and a parabola", _domain(), blocks)
+
+
 def _selected(mechanism: str) -> Iterator[Case]:
     """Yield what a mechanism selects: the most sensitive cell, and the first record of one."""
     domain = _domain()
@@ -151,7 +175,7 @@ def _selected(mechanism: str) -> Iterator[Case]:
     )
 
 
-def _most_sensitive(name: str, domain: Domain, blocks: tuple[Block, ...]) -> Case:
+def _most_sensitive(name: str, domain: Domain, blocks: tuple[Rows | Block, ...]) -> Case:
     cell = int(np.argmax(effects(domain, blocks)))
     table = _table()
     tables = (_with_record(table, cell), table)
@@ -162,8 +186,8 @@ def _domain() -> Domain:
     return Domain(
         table="people",
         columns=(
-            Column(name="age", type="integer", minimum=0, maximum=2),
-            Column(name="sex", type="category", values=("f", "m")),
+            Column(name="age", type="integer", minimum=0, maximum=2, complete=True),
+            Column(name="sex", type="category", values=("f", "m"), complete=True),
         ),
     )
 

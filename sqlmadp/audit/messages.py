@@ -20,7 +20,7 @@ from scipy import sparse
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import TOTAL, Block
+from sqlmadp.schema.marginal import Block, Marginal, Partition
 
 CANARY = "canary-7310"
 
@@ -81,7 +81,9 @@ def _measured_parquet(word: str, *, healthy: bool) -> str:
 
 def _outcome(folder: Path, location: str) -> str:
     """Return all that a measurement says, and whatever its files hold besides the table."""
-    block = Block(TOTAL, sparse.csr_array(np.array([[1]])))
+    sizes = {column.name: column.size for column in _DOMAIN.columns}
+    marginal = Marginal(tuple(sizes), tuple(map(Partition.finest, sizes.values())))
+    block = Block(marginal, sparse.eye_array(marginal.size, dtype=np.int64, format="csr"))
     said = "measured"
     with Ledger.open(folder / "audit.ledger", budget=Fraction(1)) as ledger:
         try:

@@ -21,8 +21,10 @@ from sqlmadp.audit.bound import Answers
 from sqlmadp.audit.cases import Case
 from sqlmadp.private.measure import calibrate, noisy_answers
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.kronecker import KroneckerBlock
-from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.table.old_blocks import as_rows
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.products import Products
+from sqlmadp.table.rows import Rows
 
 COPIES = 2_000
 """Measurements that one call makes."""
@@ -45,19 +47,18 @@ def sample(
     return np.vstack(samples)
 
 
-def _copied(case: Case) -> tuple[Domain, list[Block]]:
-    copy = Column(name=_COPY, type="integer", minimum=0, maximum=COPIES - 1)
+def _copied(case: Case) -> tuple[Domain, list[Rows]]:
+    copy = Column(name=_COPY, type="integer", minimum=0, maximum=COPIES - 1, complete=True)
     domain = replace(case.domain, columns=(copy, *case.domain.columns))
     copies = Partition.finest(COPIES)
     identity = sparse.eye_array(COPIES, dtype=np.int64, format="csr")
-    blocks: list[Block] = []
-    for block in case.blocks:
-        old = block.marginal
-        marginal = Marginal((_COPY, *old.scope), (copies, *old.partitions))
-        if isinstance(block, KroneckerBlock):
+    blocks: list[Rows] = []
+    for block in map(as_rows, case.blocks):
+        scope, parts = (_COPY, *block.scope), (copies, *block.parts)
+        if isinstance(block, Products):
             heights = np.stack([block.heights.astype(np.int64)] * COPIES)
-            blocks.append(KroneckerBlock(marginal, [identity, *block.factors], heights))
+            blocks.append(Products(scope, parts, 0, None, (identity, *block.factors), heights))
             continue
         matrix = sparse.csr_array(sparse.kron(identity, block.matrix, format="csr"))
-        blocks.append(Block(marginal, matrix.astype(np.int64)))
+        blocks.append(Rows(scope, parts, 0, matrix.astype(np.int64)))
     return domain, blocks

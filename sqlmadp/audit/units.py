@@ -55,8 +55,8 @@ def _case(
     domain = Domain(
         table="visits",
         columns=(
-            Column(name="age", type="integer", minimum=0, maximum=2),
-            Column(name="sex", type="category", values=("f", "m")),
+            Column(name="age", type="integer", minimum=0, maximum=2, complete=True),
+            Column(name="sex", type="category", values=("f", "m"), complete=True),
         ),
         unit=Unit(column="person", max_records=MOST, key=("visit",), nulls="own"),
         neighbours=neighbours,

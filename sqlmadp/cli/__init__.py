@@ -1,17 +1,20 @@
 """The command line: arguments in, text out; no logic of its own.
 
 Results go to standard output and all else to standard error.  Exit code 0 is done, 1 is a
-refusal with a message, 2 is bad usage.  The parts are imported inside the commands, so that
+refusal with a message, 2 is bad usage, 3 is a release that is made and stored, of which some rows
+could not be made from what was measured.  The parts are imported inside the commands, so that
 ``--help`` is quick.
 """
 
 from __future__ import annotations
 
 import errno
+import traceback
 from typing import Any, NoReturn
 
 import click
 
+from sqlmadp.bug_report import unforeseen
 from sqlmadp.cli.auditing import audit
 from sqlmadp.cli.interrupts import remember
 from sqlmadp.cli.ledgers import ledger
@@ -23,6 +26,7 @@ from sqlmadp.cli.starting import init
 from sqlmadp.errors import Error
 from sqlmadp.experiment.command import INTERRUPTED, experiment
 
+DEBUG = "sqlmadp.debug"
 AGAIN = "if a release was recorded, running it again returns the same answers and spends nothing"
 
 
@@ -33,7 +37,10 @@ class _Refusing(click.Group):
         remember()
         try:
             return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
+            raise
         except Error as error:
+            _debug(ctx)
             click.echo(str(error), err=True)
             ctx.exit(1)
         except OSError as error:
@@ -50,10 +57,18 @@ class _Refusing(click.Group):
             ctx.exit(1)
         except KeyboardInterrupt:
             _interrupted(ctx)
-        except RuntimeError as error:
-            if str(error) != "Query interrupted":  # What DuckDB makes of an interrupt.
-                raise
-            _interrupted(ctx)
+        except Exception as error:
+            if str(error) == "Query interrupted":  # What DuckDB makes of an interrupt.
+                _interrupted(ctx)
+            _debug(ctx)
+            click.echo(str(unforeseen(error)), err=True)
+            ctx.exit(1)
+
+
+def _debug(ctx: click.Context) -> None:
+    """Show the traceback of the error that is being handled, if that is asked for."""
+    if ctx.meta.get(DEBUG):
+        click.echo(traceback.format_exc(), err=True)
 
 
 def _interrupted(ctx: click.Context) -> NoReturn:
@@ -72,5 +87,30 @@ def main() -> None:
     """
 
 
+def _debug_option() -> click.Option:
+    """Return an option that every command has, and that no command is told of."""
+
+    def note(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta[DEBUG] = True  # Contexts of commands within commands share it.
+
+    return click.Option(
+        ["--debug"],
+        is_flag=True,
+        expose_value=False,
+        callback=note,
+        help="Show the traceback of an error.",
+    )
+
+
+def _with_debug(command: click.Command) -> None:
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            _with_debug(each)
+    else:
+        command.params.append(_debug_option())
+
+
 for _command in (init, check, plan, release, query, report, ledger, audit, experiment, schema):
+    _with_debug(_command)
     main.add_command(_command)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sqlmadp.cli.options import JSON, QUIET, print_json
+from sqlmadp.errors import SourceError
 from sqlmadp.plan import Plan
 
 if TYPE_CHECKING:
@@ -57,11 +58,13 @@ def show(path: Path, as_json: bool, quiet: bool) -> None:
 def verify(path: Path, as_json: bool, quiet: bool) -> None:
     """Check that a ledger is whole: file, chain, measurements, budget.
 
-    With a plan, also that the ledger has the plan's budget and the head that it pins. What a
-    ledger cannot show by itself is that an older copy was restored: compare the head with one
-    that was noted before, or pin it in the plan.
+    With a plan, also that the ledger has the plan's budget and the head that it pins, and is the
+    one that the table is charged to. What a ledger cannot show by itself is that an older copy
+    was restored: compare the head with one that was noted before, or pin it in the plan.
     """
     with _ledger_of(path, quiet=quiet) as opened:  # Verified when it was opened.
+        if path.suffix == ".toml":
+            _check_note(Plan.open(path), opened)
         charges, spent, left, head = opened.charges, opened.spent, opened.left, opened.head
         if as_json:
             print_json({"ok": True, "charges": len(charges), "head": head})
@@ -70,6 +73,19 @@ def verify(path: Path, as_json: bool, quiet: bool) -> None:
                 f"{opened.path}: sound; charges: {len(charges)}, spent {spent} of "
                 f"{opened.budget}, left {left}\nhead {head}"
             )
+
+
+def _check_note(plan: Plan, ledger: Ledger) -> None:
+    """Raise LedgerError if the plan's table is charged to another ledger, or to a later one."""
+    from sqlmadp.checking import source_identity  # noqa: PLC0415
+    from sqlmadp.private.tie import check_tie  # noqa: PLC0415
+
+    try:
+        identity = source_identity(plan)
+    except SourceError as error:
+        click.echo(f"note: not compared with the note of the table's ledger: {error}\n", err=True)
+        return
+    check_tie(identity, ledger.path, lambda: ledger.heads)
 
 
 def _ledger_of(path: Path, *, quiet: bool) -> Ledger:

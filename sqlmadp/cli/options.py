@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sqlmadp.errors import Error
+from sqlmadp.errors import Error, Problem
 from sqlmadp.plan import Plan
 
 if TYPE_CHECKING:
-    from sqlmadp.asked import Asked
+    from sqlmadp.asked import Refused
 
 ERROR = click.option(
     "--error", is_flag=True, help="Add columns: standard error and 95% interval of every answer."
@@ -23,6 +25,12 @@ QUIET = click.option(
     "-q",
     is_flag=True,
     help="Say nothing but results and refusals: no progress, no notes.",
+)
+
+SKIP_REFUSED = click.option(
+    "--skip-refused",
+    is_flag=True,
+    help="Go on without statements that are refused; whoever is left with none is not charged.",
 )
 
 
@@ -38,10 +46,17 @@ def analysts_of_the_plan(ctx: click.Context, option: click.Parameter, incomplete
     return [name for name in names if name.startswith(incomplete)]
 
 
-def print_notes(asked: Asked, *, quiet: bool) -> None:
-    """Print on standard error what was accepted and yet is most likely a slip."""
-    for note in () if quiet else asked.notes:
+def skipping(plan: Plan, *, skip_refused: bool) -> Plan:
+    """Return a plan that goes on without refused statements, if it or the command line says so."""
+    return replace(plan, skip_refused=plan.skip_refused or skip_refused)
+
+
+def print_notes(notes: Iterable[Problem], skipped: Iterable[Refused] = (), *, quiet: bool) -> None:
+    """Print on standard error what is most likely a slip, and what is refused and skipped."""
+    for note in () if quiet else notes:
         click.echo(f"note: {note}\n", err=True)
+    for each in () if quiet else skipped:
+        click.echo(f"skipped: {each.problem}\n", err=True)
 
 
 def print_json(value: Any) -> None:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import click
 
-from sqlmadp.cli.options import JSON, PLAN, QUIET, print_json, print_notes
+from sqlmadp.cli.options import (
+    JSON,
+    PLAN,
+    QUIET,
+    SKIP_REFUSED,
+    print_json,
+    print_notes,
+    skipping,
+)
 from sqlmadp.errors import InputError
 from sqlmadp.exact_numbers import exact
 from sqlmadp.plan import MECHANISMS, Plan
@@ -16,33 +24,40 @@ from sqlmadp.plan import MECHANISMS, Plan
 
 @click.command()
 @PLAN
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Also make everything that a release makes, from made-up measurements.",
+)
+@SKIP_REFUSED
 @JSON
 @QUIET
-def check(path: Path, as_json: bool, quiet: bool) -> None:
+def check(path: Path, deep: bool, *, skip_refused: bool, as_json: bool, quiet: bool) -> None:
     """Parse and bind everything; report every mistake at once.
 
     Reads the plan, the schema, the SQL files and the names and types of the table's columns,
-    never a record.
+    never a record. --deep also selects what would be measured and tries rows, errors, certificate,
+    files and report, as 'release' does before it charges anything.
     """
     from sqlmadp.checking import check_plan  # noqa: PLC0415
     from sqlmadp.progress import stages  # noqa: PLC0415
 
     with stages(quiet=quiet) as progress:
         progress("checking")
-        asked, problems = check_plan(path)
-    if asked is not None:
-        print_notes(asked, quiet=quiet)
+        found = check_plan(path, deep=deep, skip_refused=skip_refused, progress=progress)
+    skipped = () if found.asked is None else found.asked.refused
+    print_notes(found.notes, skipped, quiet=quiet)
     if as_json:
         from sqlmadp.figures import check_figures  # noqa: PLC0415
 
-        print_json(check_figures(problems, asked))
-    elif asked is not None and not problems:
+        print_json(check_figures(found.problems, found.notes, found.asked))
+    elif found.asked is not None and not found.problems:
         from sqlmadp.display import show_checked  # noqa: PLC0415
 
-        show_checked(asked)
+        show_checked(found.asked)
     else:
-        click.echo(str(InputError(problems)), err=True)
-    sys.exit(1 if problems else 0)
+        click.echo(str(InputError(found.problems)), err=True)
+    sys.exit(1 if found.problems else 0)
 
 
 @click.command()
@@ -69,6 +84,7 @@ def check(path: Path, as_json: bool, quiet: bool) -> None:
     metavar="QUERY=RMSE",
     help="Show the least epsilon that meets this error; 'analyst.query' names one analyst's.",
 )
+@SKIP_REFUSED
 @JSON
 @QUIET
 def plan(
@@ -80,6 +96,7 @@ def plan(
     shares: tuple[str, ...],
     epsilon: str | None,
     targets: tuple[str, ...],
+    skip_refused: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -103,8 +120,9 @@ def plan(
     )
     aims = {name: float(_number(text)) for name, text in _pairs(targets, "--target-rmse").items()}
     with stages(2 + len(mechanisms or MECHANISMS), quiet=quiet) as progress:
-        previews = changes.apply(Plan.open(path)).preview(*mechanisms, progress=progress)
-    print_notes(previews.asked, quiet=quiet)
+        opened = skipping(Plan.open(path), skip_refused=skip_refused)
+        previews = changes.apply(opened).preview(*mechanisms, progress=progress)
+    print_notes(previews.asked.notes, previews.asked.refused, quiet=quiet)
     least = least_epsilons(previews, aims)
     if as_json:
         print_json(plan_figures(previews, least))

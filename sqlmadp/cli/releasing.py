@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,11 +15,17 @@ from sqlmadp.cli.options import (
     JSON,
     PLAN,
     QUIET,
+    SKIP_REFUSED,
     analysts_of_the_plan,
     print_json,
     print_notes,
+    skipping,
 )
+from sqlmadp.errors import Error, OperationalError
 from sqlmadp.plan import Plan
+
+if TYPE_CHECKING:
+    from sqlmadp.certificate import Certificate
 
 
 @click.command()
@@ -41,6 +48,8 @@ from sqlmadp.plan import Plan
     is_flag=True,
     help="Try everything but the release: read no record, spend nothing, write nothing.",
 )
+@click.option("--yes", "-y", is_flag=True, help="Spend without asking; a terminal asks otherwise.")
+@SKIP_REFUSED
 @ERROR
 @JSON
 @QUIET
@@ -50,31 +59,43 @@ def release(
     form: str,
     *,
     dry_run: bool,
+    yes: bool,
+    skip_refused: bool,
     error: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Spend the plan's epsilon once and print every query's rows.
 
-    Charge and measurement are stored together in the ledger before anything is shown. A
-    completed plan returns the same rows again and spends nothing.
+    Everything is made once from made-up measurements first, so what cannot be answered is refused
+    before it is charged. On a terminal it asks before it spends. Charge and measurement are stored
+    together in the ledger before anything is shown. A completed plan returns the same rows again
+    and spends nothing.
     """
     from sqlmadp.display import show_budget, show_release  # noqa: PLC0415
     from sqlmadp.figures import release_figures  # noqa: PLC0415
     from sqlmadp.progress import stages  # noqa: PLC0415
 
-    opened = Plan.open(path)
+    opened = skipping(Plan.open(path), skip_refused=skip_refused)
     if dry_run:
         _rehearse(opened, as_json=as_json, quiet=quiet)
         return
-    with stages(5, quiet=quiet) as progress:
+    with stages(6, quiet=quiet) as progress:
         notice = _silent if quiet else _say
-        done = replace(
-            opened.release(progress=heeding(progress), notice=notice), stated_errors=error
-        )
+
+        def confirm(intention: str) -> None:
+            if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+                return
+            with progress.paused():
+                if not click.confirm(f"{intention}\nSpend it?" if quiet else "Spend it?", err=True):
+                    raise OperationalError("the answer was no: nothing was read or spent")
+
+        spending = heeding(progress)
+        done = opened.release(progress=spending, notice=notice, confirm=confirm)
+        done = done.stating_errors() if error else done
         results = done.results()
         progress("certifying")
-        _ = done.certificate  # Kept for whatever is shown below.
+        certified = done.certified()
     if out is not None:
         from sqlmadp.answer.files import write_results  # noqa: PLC0415
 
@@ -85,6 +106,22 @@ def release(
         show_release(done, results)
     else:
         show_budget(done)
+    _end(results.failed, certified)
+
+
+def _end(failed: Mapping[tuple[str, str], Error], certified: Certificate | Error) -> None:
+    """End with exit code 3, and say so, if anything could not be made after the charge."""
+    for (analyst, query_name), error in failed.items():
+        click.echo(f"query {query_name!r} of {analyst!r} has no rows: {error}", err=True)
+    if isinstance(certified, Error):
+        click.echo(f"there is no certificate: {certified}", err=True)
+    if failed or isinstance(certified, Error):
+        click.echo(
+            "Everything else was answered. Nothing is lost: what was measured is stored, and "
+            "running this again is free.",
+            err=True,
+        )
+        sys.exit(3)
 
 
 def _silent(_: str) -> None:
@@ -106,7 +143,7 @@ def _rehearse(opened: Plan, *, as_json: bool, quiet: bool) -> None:
 
     with stages(3, quiet=quiet) as progress:
         found = rehearse(opened, StrategyCache(default_directory()), progress)
-    print_notes(found.asked, quiet=quiet)
+    print_notes(found.asked.notes, found.asked.refused, quiet=quiet)
     if as_json:
         print_json(rehearsal_figures(found))
     else:
@@ -122,11 +159,19 @@ def _rehearse(opened: Plan, *, as_json: bool, quiet: bool) -> None:
     shell_complete=analysts_of_the_plan,
     help="Answer from what this analyst reads; from everything otherwise.",
 )
+@click.option("--dialect", metavar="NAME", help="The dialect of the SQL; the plan's own otherwise.")
 @ERROR
 @JSON
 @QUIET
 def query(
-    path: Path, sql: str, analyst: str | None, *, error: bool, as_json: bool, quiet: bool
+    path: Path,
+    sql: str,
+    analyst: str | None,
+    dialect: str | None,
+    *,
+    error: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Answer one more SELECT from the stored release, free.
 
@@ -134,7 +179,6 @@ def query(
     refused with the columns or values that the release does not cover. 'EXPLAIN SELECT ...'
     shows scope, cells, groups and expected error, released or not. Reads no record.
     """
-    from sqlmadp.answer.errors import with_errors  # noqa: PLC0415
     from sqlmadp.display import show_explained, show_meaning, show_result  # noqa: PLC0415
     from sqlmadp.explaining import explain_text  # noqa: PLC0415
     from sqlmadp.figures import query_figures, result_figures  # noqa: PLC0415
@@ -143,11 +187,11 @@ def query(
     opened = Plan.open(path)
     with stages(quiet=quiet) as progress:
         progress("answering")
-        explained = explain_text(opened, sql, analyst)
+        explained = explain_text(opened, sql, analyst, dialect=dialect)
         if explained is None:
-            done = opened.released()
-            result = done.query(sql, analyst)
-            result = with_errors(result) if error else result
+            done = opened.released(notice=_silent if quiet else _say)
+            result = done.query(sql, analyst, dialect=dialect)
+            result = result.with_errors() if error else result
     if explained is not None:
         if as_json:
             print_json(result_figures(explained))

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import click
 
-from sqlmadp.cli.options import JSON, QUIET, print_json
+from sqlmadp.cli.options import JSON, QUIET, print_json, print_notes
 from sqlmadp.errors import InputError
+from sqlmadp.schema.csv_format import CsvFormat
+
+SEPARATOR = click.option("--separator", default=",", help="What separates the fields of a CSV.")
 
 
 @click.group()
@@ -24,8 +27,9 @@ def schema() -> None:
     is_flag=True,
     help="Read values and bounds from the table, WITHOUT NOISE, and write them into the draft.",
 )
+@SEPARATOR
 @QUIET
-def draft(source: str, table: str, *, trusted_values: bool, quiet: bool) -> None:
+def draft(source: str, table: str, *, trusted_values: bool, separator: str, quiet: bool) -> None:
     """Print a first schema file for a table: names and types.
 
     SOURCE is what a plan names: a file, postgresql://..., spark://...; TABLE is the table's name.
@@ -37,7 +41,8 @@ def draft(source: str, table: str, *, trusted_values: bool, quiet: bool) -> None
 
     with stages(quiet=quiet) as progress:
         progress("reading the table" if trusted_values else "reading the catalogue")
-        where = Source(location=source, folder=Path())
+        form = CsvFormat(separator=separator)
+        where = Source(location=source, folder=Path(), csv=form)
         text = write(where, table, trusted_values=trusted_values)
     click.echo(text, nl=False)
 
@@ -45,23 +50,34 @@ def draft(source: str, table: str, *, trusted_values: bool, quiet: bool) -> None
 @schema.command("check")
 @click.argument("path", metavar="SCHEMA", type=click.Path(path_type=Path))
 @click.option("--source", help="Compare with the catalogue of this source; reads no record.")
+@SEPARATOR
 @JSON
 @QUIET
-def check_schema_file(path: Path, source: str | None, *, as_json: bool, quiet: bool) -> None:
+def check_schema_file(
+    path: Path,
+    source: str | None,
+    *,
+    separator: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Check a schema file, alone or beside a table's catalogue.
 
-    Reports every mistake at once; reads no record.
+    Reports every mistake at once, and what the catalogue lets into a column that is declared
+    complete; reads no record.
     """
     from sqlmadp.drafting import check_schema  # noqa: PLC0415
     from sqlmadp.progress import stages  # noqa: PLC0415
 
     with stages(quiet=quiet) as progress:
         progress("checking")
-        domain, problems = check_schema(path, source)
+        form = CsvFormat(separator=separator)
+        domain, problems, notes = check_schema(path, source, form)
+    print_notes(notes, quiet=quiet)
     if as_json:
         from sqlmadp.figures import check_figures  # noqa: PLC0415
 
-        print_json(check_figures(problems, None))
+        print_json(check_figures(problems, notes))
     elif problems or domain is None:
         click.echo(str(InputError(problems)), err=True)
     else:

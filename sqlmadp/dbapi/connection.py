@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from sqlmadp import errors
 from sqlmadp.answer.result import Result
+from sqlmadp.bug_report import reporting
 from sqlmadp.certificate import Certificate
 from sqlmadp.dbapi.cursor import Cursor
 from sqlmadp.dbapi.executed import Answered, Executed, Pending
@@ -31,13 +32,18 @@ from sqlmadp.plan import Plan
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.literals import is_sql_text
 from sqlmadp.sql.parameters import Parameters, with_parameters
-from sqlmadp.sql.statements import Statement, split
+from sqlmadp.sql.statements import Statement, explained, split
 
 
-def connect(plan: str | os.PathLike[str] | Plan, *, analyst: str) -> Connection:
-    """Return a connection of one analyst to a plan, given as a file or as an open plan."""
+def connect(
+    plan: str | os.PathLike[str] | Plan, *, analyst: str, dialect: str | None = None
+) -> Connection:
+    """Return a connection of one analyst to a plan, given as a file or as an open plan.
+
+    ``dialect`` is that of the SQL on this connection; the plan's own otherwise.
+    """
     path = plan.path if isinstance(plan, Plan) else Path(plan)
-    return Connection(path, analyst)
+    return Connection(path, analyst, dialect)
 
 
 def _no_two_phases(*_: object) -> NoReturn:
@@ -61,10 +67,12 @@ class Connection:
 
     xid = tpc_begin = tpc_prepare = tpc_commit = tpc_rollback = tpc_recover = _no_two_phases
 
-    def __init__(self, path: Path, analyst: str) -> None:
+    def __init__(self, path: Path, analyst: str, dialect: str | None = None) -> None:
         """Open the plan at ``path``; use `connect`."""
+        self._dialect = dialect
         self._lock = threading.RLock()
-        self._session: Session | None = Session(path, analyst)
+        with reporting():
+            self._session: Session | None = Session(path, analyst)
         self._staged: list[Statement] = []
 
     def cursor(self) -> Cursor:
@@ -78,7 +86,7 @@ class Connection:
 
     def commit(self) -> None:
         """Hand in what is staged, all of it or, with an error, none of it."""
-        with self._lock:
+        with self._lock, reporting():
             session = self._open()
             if self._staged:
                 session.hand_in(self._staged)
@@ -86,7 +94,7 @@ class Connection:
 
     def rollback(self) -> None:
         """Drop what is staged."""
-        with self._lock:
+        with self._lock, reporting():
             self._open()
             self._staged = []
 
@@ -120,50 +128,53 @@ class Connection:
     @property
     def released(self) -> bool:
         """Tell whether the release has been made."""
-        with self._lock:
+        with self._lock, reporting():
             return self._open().look() is not None
 
     @property
     def tables(self) -> Mapping[str, tuple[tuple[str, str, bool], ...]]:
         """Return name, DuckDB type and nullability of all columns, by table, the private first."""
-        with self._lock:
+        with self._lock, reporting():
             return self._open().tables()
 
     @property
     def queries(self) -> Mapping[str, str]:
         """Return the analyst's own statements, as handed in, by name."""
-        with self._lock:
+        with self._lock, reporting():
             return self._open().queries()
 
     @property
     def staged(self) -> tuple[str, ...]:
         """Return the statements that ``commit`` would hand in."""
-        with self._lock:
+        with self._lock, reporting():
             self._open()
             return tuple(statement.text for statement in self._staged)
 
     @property
     def certificate(self) -> Certificate:
         """Return what the release gives this analyst; before it, what it would give now."""
-        with self._lock:
+        with self._lock, reporting():
             return self._open().certificate(self._staged)
 
     def rows(self, query: str) -> Result:
         """Return the rows of the analyst's own query of that name."""
-        with self._lock:
+        with self._lock, reporting():
             return self._open().rows(query)
 
     def _execute(self, operations: Sequence[tuple[str, Parameters | None]]) -> list[Executed]:
         """Answer statements, or check all of them and then stage them; for cursors."""
-        with self._lock:
+        with self._lock, reporting():
             session = self._open()
-            statements = [_statement(*each, session.limits) for each in operations]
+            dialect = self._dialect or session.dialect
+            statements = [_statement(*each, session.limits, dialect) for each in operations]
             released = session.look() is not None
             staged = list(self._staged)
             executed: list[Executed] = []
             for statement in statements:
                 if (probe := probed(statement.text, session.tables())) is not None:
                     executed.append(Answered(probe))
+                elif (about := explained(statement)) is not None:
+                    executed.append(Answered(session.explain(about, staged)))
                 elif released:
                     executed.append(Answered(session.answer(statement)))
                 else:
@@ -177,14 +188,14 @@ class Connection:
         """Return the rows of what was executed; NotReleasedError if there are none yet."""
         if isinstance(executed, Answered):
             return executed.result
-        with self._lock:
+        with self._lock, reporting():
             session = self._open()
             if session.look() is not None:
                 return session.answer(executed.query.statement)
             raise self._pending(session, executed)
 
     def _expected_error(self, executed: Executed) -> Mapping[str, tuple[float, ...]]:
-        with self._lock:
+        with self._lock, reporting():
             session = self._open()
             if isinstance(executed, Pending) and session.look() is None:
                 return session.expected_error(executed.query, self._staged)
@@ -204,13 +215,15 @@ class Connection:
         return self._session
 
 
-def _statement(operation: object, parameters: Parameters | None, limits: Limits) -> Statement:
+def _statement(
+    operation: object, parameters: Parameters | None, limits: Limits, dialect: str
+) -> Statement:
     """Return the one statement of ``operation``, with its parameters written into it."""
     if not isinstance(operation, str):
         raise InterfaceError(f"a statement is text, not {type(operation).__name__}")
     if not is_sql_text(operation):
         raise ProgrammingError("the statement holds a zero or a lone surrogate, which SQL cannot")
-    statements = split(operation, file="query", limits=limits)
+    statements = split(operation, file="query", limits=limits, dialect=dialect)
     if len(statements) != 1:
         raise ProgrammingError(f"one statement was expected, but there are {len(statements)}")
     if parameters is None:

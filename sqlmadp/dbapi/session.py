@@ -15,14 +15,18 @@ from pathlib import Path
 
 from sqlmadp.analysts import Analyst
 from sqlmadp.answer.expected import expected_error
+from sqlmadp.answer.explain import explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
+from sqlmadp.answer.rows import Desk
 from sqlmadp.asked import Asked, own_statements
 from sqlmadp.certificate import Certificate, certify
 from sqlmadp.dbapi.results import Results
 from sqlmadp.declared import domain_of
 from sqlmadp.errors import NotReleasedError, OperationalError, ProgrammingError, SqlError
+from sqlmadp.explaining import explain_statement
 from sqlmadp.mechanism.fairness import noise_variance
+from sqlmadp.oversized import oversized
 from sqlmadp.plan import Plan
 from sqlmadp.release import Release, find, select
 from sqlmadp.sql.bind import BoundQuery
@@ -31,6 +35,7 @@ from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
 from sqlmadp.staging import hand_in, held, new_statements
 from sqlmadp.strategy.cache import StrategyCache, default_directory
+from sqlmadp.trial import try_statement
 
 Seen = tuple[Plan, tuple[tuple[int, int, int] | None, ...]]
 """A plan, and the state of every file that it depends on."""
@@ -44,6 +49,11 @@ class _Forecast:
     number: int
     estimate: Estimate
 
+    def bound(self, statement: Statement) -> BoundQuery:
+        """Return a statement as it is bound beside all others."""
+        own = self.asked.queries[self.number]
+        return next(each for each in own if each.statement.text == statement.text)
+
 
 class Session:
     """One analyst's view of one plan.  Belongs to one thread at a time."""
@@ -56,6 +66,7 @@ class Session:
         self._plan = Plan.open(path)
         self._me()
         self._binder = Binder(domain_of(self._plan), self._plan.limits)
+        self._desk = Desk(self._plan.limits.outer_seconds)
         self._results = Results()
         self._forecasts: dict[tuple[str, ...], _Forecast] = {}
         self.queries()
@@ -77,6 +88,12 @@ class Session:
         return self._release
 
     @property
+    def dialect(self) -> str:
+        """Return the dialect of SQL that the plan names for this analyst."""
+        named = {analyst.name: analyst.dialect for analyst in self._plan.analysts}
+        return named.get(self.analyst, self._plan.dialect)
+
+    @property
     def limits(self) -> Limits:
         """Return how large statements may be."""
         return self._plan.limits
@@ -84,7 +101,7 @@ class Session:
     def tables(self) -> dict[str, tuple[tuple[str, str, bool], ...]]:
         """Return the columns of all tables that statements may name: what the schema declares."""
         domain = self._binder.domain
-        private = tuple((c.name, c.sql_type, c.nullable) for c in domain.columns)
+        private = tuple((c.name, c.sql_type, not c.complete) for c in domain.columns)
         return {domain.table: private} | {
             table.name: tuple((name, kind, True) for name, kind in table.columns)
             for table in domain.public
@@ -97,19 +114,35 @@ class Session:
     def check(self, statement: Statement, staged: Sequence[Statement]) -> tuple[BoundQuery, bool]:
         """Bind one statement before the release, and tell whether it is a new one.
 
-        Raises if the statement is wrong, or has the name of another one.
+        Raises if the statement is wrong or too large by itself, if its rows cannot be made from
+        made-up answers, or if it has the name of another one.
         """
         query, _ = self._binder.bind(statement)
+        sizes = oversized({self.analyst: [query]}, self.limits, self._plan.mechanism)
+        if problems := [problem for _, _, problem in sizes]:
+            raise SqlError(problems)
+        if (problem := try_statement(query, self.analyst, self._desk)) is not None:
+            raise SqlError([problem])
         known = [*self._own(), *staged]
         return query, bool(new_statements([statement], known))
 
     def answer(self, statement: Statement) -> Result:
         """Return the rows of any statement that the release supports."""
-        known = self._results.get(statement.text)
+        known = self._results.get(statement.key)
         if known is None:
             known = self._released().answer(statement, self.analyst)
-            self._results.put(statement.text, known)
+            self._results.put(statement.key, known)
         return known
+
+    def explain(self, statement: Statement, staged: Sequence[Statement]) -> Result:
+        """Return scope, cells, groups and expected error of a statement.
+
+        Before the release that is as if it were handed in, with all that is.
+        """
+        if self.look() is not None:
+            return explain_statement(self._plan, statement, self.analyst)
+        forecast = self._forecast([*staged, statement])
+        return explain(forecast.bound(statement), forecast.estimate)
 
     def rows(self, name: str) -> Result:
         """Return the rows of the analyst's own query called ``name``."""
@@ -127,6 +160,14 @@ class Session:
             path = self._plan.staged_path(self.analyst)
             hand_in(path, staged, self._own(), self.limits)
 
+    def _sound(self, staged: Mapping[str, Sequence[Statement]]) -> Asked:
+        """Return what everybody asks with ``staged``; raise what is wrong with one's own part."""
+        asked = Asked.bind_sound(self._plan, staged)
+        own = [each.problem for each in asked.refused if each.analyst == self.analyst]
+        if own:  # Only these; the others' are for the curator to see.
+            raise SqlError(own)
+        return asked
+
     def expected_error(
         self, query: BoundQuery, staged: Sequence[Statement]
     ) -> Mapping[str, tuple[float, ...]]:
@@ -135,10 +176,7 @@ class Session:
         That is the error if all that was handed in, and what is staged, were released now.
         """
         forecast = self._forecast([*staged, query.statement])
-        text = query.statement.text
-        own = forecast.asked.queries[forecast.number]
-        bound = next(each for each in own if each.statement.text == text)
-        return expected_error(bound, forecast.estimate)
+        return expected_error(forecast.bound(query.statement), forecast.estimate)
 
     def certificate(self, staged: Sequence[Statement]) -> Certificate:
         """Return the analyst's part of the certificate: the release's, or what it would be now."""
@@ -177,13 +215,10 @@ class Session:
 
     def _forecast(self, staged: Sequence[Statement]) -> _Forecast:
         self.look()
-        own = self._own()
-        added = new_statements(staged, own)
+        added = new_statements(staged, self._own())
         key = tuple(statement.text for statement in added)
         if key not in self._forecasts:
-            asked, problems = Asked.bind_each(self._plan, {self.analyst: added})
-            if self.analyst in problems:  # Only these; the others' are for the curator to see.
-                raise SqlError(problems[self.analyst])
+            asked = self._sound({self.analyst: added})
             self._forecasts = {key: _forecast(asked, self.analyst)}
         return self._forecasts[key]
 
@@ -198,8 +233,7 @@ def _forecast(asked: Asked, analyst: str) -> _Forecast:
 def _find(plan: Plan) -> Release | None:
     if not plan.ledger_path.exists() and plan.head is None:
         return None  # Without the work of binding everything.
-    asked, problems = Asked.bind_each(plan)
-    return None if problems else find(asked)
+    return find(Asked.bind_sound(plan))
 
 
 def _cache() -> StrategyCache:
@@ -208,10 +242,11 @@ def _cache() -> StrategyCache:
 
 def _states(plan: Plan) -> tuple[tuple[int, int, int] | None, ...]:
     """Return what tells a changed file from an unchanged one, for all that the plan reads."""
+    ledger = Path(os.path.realpath(plan.ledger_path))  # The write-ahead file is beside that one.
     files = [
         plan.schema_path,
-        plan.ledger_path,
-        plan.ledger_path.with_name(plan.ledger_path.name + "-wal"),
+        ledger,
+        ledger.with_name(ledger.name + "-wal"),
     ]
     for analyst in plan.analysts:
         files += [*analyst.files, plan.staged_path(analyst.name)]

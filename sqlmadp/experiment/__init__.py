@@ -1,9 +1,12 @@
-"""The four experiments of section 6 of [PWFM21], for every mechanism; no data of yours is read.
+"""The four experiments of section 6 of [PWFM21], and one on misreporting, for every mechanism.
+
+No data of yours is read.
 
     settings     what is run: sizes, seed, epsilon, mechanisms
     instances    random sets of workloads, by the paper's description
     measures     what each mechanism gives on one instance: the paper's three measures
     nonlinear    the same for means and percentiles, by simulation
+    misreport    what an analyst gains by handing in other queries than they want answered
     run          all instances, in parallel, kept in a file as they come
     boxplot      the measures as box plots (SVG)
     show         the measures as a table

@@ -22,7 +22,7 @@ INTERRUPTED = 130
 
 @click.group()
 def experiment() -> None:
-    """Run an experiment of the paper, with every mechanism.
+    """Run an experiment of the paper, or one on misreporting, with every mechanism.
 
     Draws random sets of workloads, works out total error, maximum ratio error and interference of
     every mechanism on each, and writes a table and box plots. An interrupted run is continued by
@@ -158,14 +158,34 @@ def tolerance(**given: Any) -> None:
     _run("tolerance", given | {"mechanisms": ()})
 
 
+@experiment.command()
+@click.option(
+    "--on",
+    type=click.Choice(("practical", "marginals")),
+    default="practical",
+    show_default=True,
+    help="The experiment whose instances are used.",
+)
+@_whole("--cells", least=4, default=64, words="Cells of practical instances: a power of 2.")
+@_whole("--attributes", least=1, most=8, default=4, words="Columns of two values, of marginals.")
+@_whole("--way", least=0, default=1, words="Columns of each marginal.")
+@_epsilon("1")
+@MECHANISM
+@_options
+def misreport(on: str, **given: Any) -> None:
+    """Measure what an analyst gains by handing in other queries than they want answered.
+
+    Repeats every query four times, splits into two analysts with half the share each, adds random
+    queries, or adds every single cell; prints the true error, divided by that of honest queries:
+    the median over instances, and the lowest in brackets. Below 1 the lie pays.
+    """
+    _run(f"misreport-{on}", given)
+
+
 def _run(name: str, given: dict[str, Any]) -> None:
+    from sqlmadp.experiment import show  # noqa: PLC0415
     from sqlmadp.experiment.run import run  # noqa: PLC0415
     from sqlmadp.experiment.settings import Settings  # noqa: PLC0415
-    from sqlmadp.experiment.show import (  # noqa: PLC0415
-        experiment_figures,
-        experiment_plots,
-        experiment_table,
-    )
     from sqlmadp.progress import counted  # noqa: PLC0415
 
     instances, jobs, quiet = given.pop("instances"), given.pop("jobs"), given.pop("quiet")
@@ -183,15 +203,20 @@ def _run(name: str, given: dict[str, Any]) -> None:
     except KeyboardInterrupt:
         click.echo("\ninterrupted; what was done is kept: run it again to go on", err=True)
         click.get_current_context().exit(INTERRUPTED)
-    table = experiment_table(results)
+    figures, table_of, plots = (
+        (show.misreport_figures, show.misreport_table, show.misreport_plots)
+        if name.startswith("misreport")
+        else (show.experiment_figures, show.experiment_table, show.experiment_plots)
+    )
+    table = table_of(results)
     title = f"{name}: {instances} instances, epsilon {settings.epsilon}"
     (folder / f"{name}.txt").write_text(f"{title}\n{table}\n", encoding="utf-8")
-    (folder / f"{name}.svg").write_text(experiment_plots(title, results), encoding="utf-8")
+    (folder / f"{name}.svg").write_text(plots(title, results), encoding="utf-8")
     if as_json:
         from sqlmadp.answer.files import encode  # noqa: PLC0415
         from sqlmadp.figures import versioned  # noqa: PLC0415
 
-        click.echo(encode(versioned(experiment_figures(name, results))))
+        click.echo(encode(versioned(figures(name, results))))
     else:
         click.echo(f"{title}\n{table}")
     if not quiet:

@@ -63,25 +63,30 @@ def over_cells(matrix: Matrix) -> Workload:
 
 
 def _practical(cells: int, analysts: int, random: np.random.Generator) -> Instance:
-    fixed = _fixed(cells)
-    choices = [*fixed, "custom"]
-    names = [choices[int(random.integers(len(choices)))] for _ in range(analysts)]
-    workloads = [
-        over_cells(_custom(cells, random)) if name == "custom" else fixed[name] for name in names
-    ]
+    names, matrices = practical_matrices(cells, analysts, random)
+    workloads = [over_cells(matrix) for matrix in matrices]
     return Instance(tuple(names), tuple(workloads), (("cell", cells),))
 
 
+def practical_matrices(
+    cells: int, analysts: int, random: np.random.Generator
+) -> tuple[list[str], list[Matrix]]:
+    """Return the name and the queries of every analyst of a practical instance."""
+    fixed = _fixed(cells)
+    choices = [*fixed, "custom"]
+    names = [choices[int(random.integers(len(choices)))] for _ in range(analysts)]
+    return names, [_custom(cells, random) if n == "custom" else fixed[n] for n in names]
+
+
 @cache
-def _fixed(cells: int) -> dict[str, Workload]:
-    matrices = {
+def _fixed(cells: int) -> dict[str, Matrix]:
+    return {
         **_race(cells),
         "identity": np.eye(cells),
         "total": np.ones((1, cells)),
         "prefix": prefix(cells),
         "h2": _hierarchy(cells),
     }
-    return {name: over_cells(matrix) for name, matrix in matrices.items()}
 
 
 def prefix(cells: int) -> Matrix:

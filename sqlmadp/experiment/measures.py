@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.experiment.instances import Instance, instance
+from sqlmadp.experiment.misreport import misreported
 from sqlmadp.experiment.nonlinear import Simulation
 from sqlmadp.experiment.settings import TOLERANCES, Settings
 from sqlmadp.mechanism.base import Mechanism
@@ -23,14 +24,17 @@ from sqlmadp.mechanism.waterfilling import Waterfilling
 
 MEASURES = ("total error", "maximum ratio error", "interference")
 
-Measured = Mapping[str, tuple[float, float, float] | None]
-"""The three measures by mechanism; None where a mechanism does not serve these sizes."""
+Measured = Mapping[str, tuple[float, ...] | None]
+"""The three measures by mechanism, or the changes by misreporting (`misreport`); None where a
+mechanism does not serve these sizes."""
 
 
 def measured(settings: Settings, number: int) -> Measured:
     """Return the measures of every mechanism on one instance."""
-    drawn = instance(settings, number)
     with threadpool_limits(limits=1):  # Instances run beside one another.
+        if settings.experiment.startswith("misreport"):
+            return misreported(settings, number)
+        drawn = instance(settings, number)
         return {
             label: _of(make(drawn), drawn, settings, number)
             for label, make in mechanisms(settings).items()

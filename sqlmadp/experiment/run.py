@@ -26,7 +26,7 @@ class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """One instance's measures by mechanism, as it is kept."""
 
     instance: int
-    measures: dict[str, tuple[float, float, float] | None]
+    measures: dict[str, tuple[float, ...] | None]
 
 
 def run(

@@ -8,8 +8,6 @@ import msgspec
 
 from sqlmadp.errors import ProgrammingError
 
-EXPERIMENTS = ("practical", "marginals", "nonlinear", "tolerance")
-
 TOLERANCES = (0.1, 0.01, 0.001, 0.0001, 0.0)
 """The tolerances of Waterfilling that the experiment on them compares."""
 

@@ -11,9 +11,13 @@ import numpy as np
 from sqlmadp.answer.table import TextTable
 from sqlmadp.experiment.boxplot import Panel, box_plots
 from sqlmadp.experiment.measures import MEASURES, Measured
+from sqlmadp.experiment.misreport import LIARS, TRICKS, labels
 
 VIOLATED = 1 + 1e-9
 """A ratio above this is a violation; what rounding adds is not."""
+
+GAIN = 1 - 1e-9
+"""Misreporting that changes an error by a factor below this pays."""
 
 
 def experiment_figures(name: str, results: Sequence[Measured]) -> dict[str, Any]:
@@ -60,6 +64,68 @@ def experiment_plots(title: str, results: Sequence[Measured]) -> str:
         for place, measure in enumerate(MEASURES)
     ]
     return box_plots(title, panels)
+
+
+def misreport_figures(name: str, results: Sequence[Measured]) -> dict[str, Any]:
+    """Return what ``experiment misreport --json`` prints."""
+    return {
+        "experiment": name,
+        "instances": len(results),
+        "mechanisms": {
+            label: {
+                liar: {trick: _gain(changes[liar, trick]) for trick in TRICKS} for liar in LIARS
+            }
+            for label, changes in _changes(results).items()
+        },
+    }
+
+
+def misreport_table(results: Sequence[Measured]) -> str:
+    """Return the change of the true error as text: the median, and the largest gain in brackets."""
+    rows = []
+    for label, changes in _changes(results).items():
+        for liar in LIARS:
+            gains = [_gain(changes[liar, trick]) for trick in TRICKS]
+            rows.append([label, liar, *(f"{g['median']:.3f} ({g['lowest']:.3f})" for g in gains)])
+    headers = [("mechanism", False), ("analyst with", False), *((trick, True) for trick in TRICKS)]
+    return TextTable.of(headers, len(rows), rows.__getitem__, limit=None).text()
+
+
+def misreport_plots(title: str, results: Sequence[Measured]) -> str:
+    """Return the changes of the true error as box plots (SVG), both liars in one box."""
+    found = _changes(results)
+    panels = [
+        Panel(
+            f"true error, {trick}",
+            {
+                label: [v for liar in LIARS for v in own[liar, trick]]
+                for label, own in found.items()
+            },
+            mark=1.0,
+        )
+        for trick in TRICKS
+    ]
+    return box_plots(title, panels)
+
+
+def _changes(results: Sequence[Measured]) -> dict[str, dict[tuple[str, str], list[float]]]:
+    """Return the changes by mechanism, and by liar and trick."""
+    found: dict[str, dict[tuple[str, str], list[float]]] = {}
+    for result in results:
+        for label, changes in result.items():
+            if changes is not None:
+                own = found.setdefault(label, {})
+                for key, value in zip(labels(), changes, strict=True):
+                    own.setdefault(key, []).append(value)
+    return found
+
+
+def _gain(values: Sequence[float]) -> dict[str, Any]:
+    return {
+        **_middle(values),
+        "lowest": min(values),
+        "gains": sum(value < GAIN for value in values),
+    }
 
 
 def _by_label(results: Sequence[Measured]) -> dict[str, tuple[list[float], ...]]:

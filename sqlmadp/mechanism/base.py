@@ -43,6 +43,12 @@ class JointStrategy:
     """For expected errors only; `private.measure` recomputes it and relies on no claim."""
     reads: tuple[tuple[int, ...], ...]
     """For each analyst, the numbers of the blocks that answers are reconstructed from."""
+    plainer: tuple[str, ...] = ()
+    """Where a full search would take too much work, and a plainer choice was made: in words.
+
+    It is decided by sizes and iterations before any search, never by elapsed time, so that the
+    same plan is served alike on every machine.  The certificate says it.
+    """
 
     def read_by(self, analyst: int) -> tuple[Block, ...]:
         """Return the blocks that one analyst reads."""

@@ -134,6 +134,8 @@ def left_out_at_once(
 
     Rows that take selecting anew hold no numbers.
     """
+    if len(workloads) == 1:
+        return np.ones((1, 1))  # Nobody is left whose error could have changed.
     if isinstance(mechanism, LeavingOut):
         return mechanism.interference(workloads, shares)
     return left_out.interference(mechanism, workloads, shares)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sqlmadp.errors import NotSupportedError
+from sqlmadp.errors import UnfitPlanError
 from sqlmadp.mechanism.base import JointStrategy
 from sqlmadp.schema.marginal import CellBlock, Marginal, Partition
 from sqlmadp.workload.workload import Workload
@@ -32,7 +32,7 @@ class Identity:
         cells = math.prod(size for _, size in self.columns)
         if cells > MOST_CELLS:
             names = ", ".join(name for name, _ in self.columns)
-            raise NotSupportedError(
+            raise UnfitPlanError(
                 f"mechanism 'identity' would measure each of the {cells:,} cells of {names}; "
                 f"at most {MOST_CELLS:,} are supported. Choose another mechanism, which measures "
                 f"only what was asked."

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sqlmadp.errors import NotCoveredError
 from sqlmadp.mechanism.base import Mechanism, poured_weights
 from sqlmadp.mechanism.identity import Identity
 from sqlmadp.mechanism.independent import Independent
@@ -173,10 +174,10 @@ class _Dense:
         self, together: Sequence[Block], poured: Sequence[Poured], workloads: Sequence[Workload]
     ) -> None:
         solver = DenseSolver(together)
-        queries = [solver.noise(block) for workload in workloads for block in workload.by_scope]
-        self._queries = np.vstack(queries)
+        asked = (block for workload in workloads for block in workload.by_scope if block.rows)
         self._buckets = np.vstack([solver.noise(each.directions) for each in poured])
-        self.size = self._queries.shape[1]
+        self.size = self._buckets.shape[1]
+        self._queries = np.vstack([np.zeros((0, self.size)), *map(solver.noise, asked)])
         self.squares: Matrix = (self._queries**2).sum(axis=1)
 
     def buckets(self, numbers: Labels) -> Matrix:
@@ -231,7 +232,10 @@ def _updated(
             dropped = np.sqrt(whole[used] ** 2 - (whole[used] - own[used]) ** 2)
             added = _added(dropped[:, None] * terms.buckets(used), terms)
         if added is None:
-            without = _anew(poured, workloads, analyst)
+            try:
+                without = _anew(poured, workloads, analyst)
+            except NotCoveredError:  # By rounding; selecting anew tells.
+                continue
         else:
             without = together + [part.sum() for part in np.split(added, ends)]
         ratios[analyst] = np.where(

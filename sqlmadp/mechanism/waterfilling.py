@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.errors import NotSupportedError
+from sqlmadp.errors import UnfitPlanError
 from sqlmadp.mechanism.base import (
     MOST_SENSITIVITY,
     JointStrategy,
@@ -134,7 +134,7 @@ def scaled_together(parts: Sequence[Part]) -> tuple[list[list[Block]], int]:
     factors = [factor // divisor for factor in factors]
     sensitivity = sum(f * own for f, (_, own, _) in zip(factors, parts, strict=True))
     if sensitivity > MOST_SENSITIVITY:
-        raise NotSupportedError(
+        raise UnfitPlanError(
             f"strategies with shares {', '.join(str(share) for _, _, share in parts)} of the whole "
             "cannot be poured into one exactly; choose shares with a smaller common denominator"
         )
@@ -239,7 +239,7 @@ def _over_one_scope(blocks: Sequence[Block]) -> Block:
             finest[name] = finest[name].refine(partition) if name in finest else partition
     marginal = Marginal(tuple(sorted(finest)), tuple(finest[name] for name in sorted(finest)))
     if marginal.size > CLOSE_CELLS:
-        raise NotSupportedError(
+        raise UnfitPlanError(
             f"waterfilling with a tolerance compares rows over all {marginal.size:,} cells; "
             f"at most {CLOSE_CELLS:,} are supported. Use tolerance 0, which has no such limit."
         )

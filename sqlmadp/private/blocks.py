@@ -1,29 +1,43 @@
 """Blocks at the boundary: rechecked on the way in, multiplied in exact integers.
 
-`measure` trusts no caller, so every block is checked against the domain and copied.  The
-product of a block and the exact counts must not overflow for any table whatever, since
-even an error message would depend on records.  Counts are split into four digits of
-16 bits; with rows whose absolute values add up to less than 2^46, each product fits:
+`measure` trusts no caller, so every block is checked against the domain and copied.  A block is a
+matrix M of integers over the vertices of its scope.  What is measured is (M / gcd) x, with x the
+data vector in whole numbers: a record's weights on the vertices times their common denominator,
+the block's *units*.  Where these are very many (a parabola of a wide column), sums are divided by
+a power of 2 and rounded down, which adds less than 1 to what a record changes at each vertex that
+it touches:
+
+    sum over vertices of |change of x|  <=  units                           if not rounded
+                                        <=  units / coarseness + touched    if rounded down
+
+One whole number of what is measured stands for ``gcd * coarseness / units`` of what the rows of M
+ask for: the block's *grain*.
+
+The product must not overflow for any table whatever, since even an error message would depend on
+records.  Sums are split into four digits of 16 bits; with rows whose absolute values add up to
+less than 2^46, each product fits:
 
     A x = sum over k of 2^(16 k) (A x_k),    |A x_k| < 2^46 * 2^16 = 2^62
 
-The digits are added up in Python's integers and the sum is held within +-2^62.
+The digits are added up in Python's integers and the sum is held within +-2^62.  No answer gets
+there up to `MOST_RECORDS`.
 
-A Kronecker block is checked and multiplied by its factors, one column after the other.  A row is a
-height times the products of entries of one row a factor, all of them whole numbers, so its height
+A grid of products is checked and multiplied by its factors, one column after the other.  A row is a
+height times the products of entries of one row per factor, all of them whole numbers, so its height
 times the largest entries of those, or times their sums, bounds it.  Numbers on the way are products
 of fewer of them, and the sums of factor rows alone, for heights of 0 too, keep below 2^46 as well.
 
 Guarantee  `exact_answers` returns ``A x``, held within +-2^62, for every vector of 64-bit
-           counts.  Holding a number within fixed bounds never moves two further apart.
-Requires   Blocks that `checked_blocks` returned; counts that are not negative.
+           sums.  Holding a number within fixed bounds never moves two further apart.
+Requires   Blocks that `checked_blocks` returned; sums that are not negative.
 Numerics   Exact.  Overflow is excluded by the limits below, which depend on no record.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import reduce
 
 import numpy as np
@@ -32,143 +46,223 @@ from scipy import sparse
 
 from sqlmadp.errors import StrategyError
 from sqlmadp.schema.domain import Domain
-from sqlmadp.schema.kronecker import KroneckerBlock, along
-from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.schema.marginal import Block
+from sqlmadp.table.old_blocks import as_rows
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.products import Products
+from sqlmadp.table.rows import Rows
 
 MAX_CELLS = 2**26
-"""The largest marginal that is counted; its counts alone then take 512 MiB."""
+"""The most vertices of a block; its sums alone then take 512 MiB."""
 MAX_ENTRY = 2**31
 MAX_ROW_SUM = 2**46
 MAX_ANSWER = 2**62
+MOST_RECORDS = 2**30
+"""Records up to which no answer is held back at `MAX_ANSWER`."""
+FINE = 2**16
+"""Round sums down only to units of which a record has this many times as many as vertices that it
+touches; the noise then grows by less than one part in as many."""
 
 _DIGIT_BITS = 16
 
 
-def checked_blocks(blocks: Sequence[Block], domain: Domain) -> tuple[Block, ...]:
+def checked_blocks(blocks: Sequence[Rows | Block], domain: Domain) -> tuple[Rows, ...]:
     """Return canonical copies of ``blocks``; StrategyError if they must not be measured."""
-    copies: list[Block] = []
-    for block in blocks:
-        marginal = _checked_marginal(block.marginal, domain)
-        if isinstance(block, KroneckerBlock):
-            copies.append(_checked_products(block, marginal))
-        else:
-            copies.append(Block(marginal, _checked_matrix(block.matrix, marginal)))
-    if sum(block.rows for block in copies) == 0:
+    copies = [_checked(block, domain) for block in blocks]
+    if not copies:
         raise StrategyError("the strategy has no rows, so there is nothing to measure")
     return tuple(copies)
 
 
-def exact_answers(block: Block, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return ``block.matrix @ counts`` without rounding or overflow, held within +-2^62."""
-    total = np.zeros(block.rows, dtype=object)
+def grain(block: Rows) -> Fraction:
+    """Return what one whole number of the measured answers stands for."""
+    return Fraction(divisor(block) * coarseness(block), _units(block))
+
+
+def divisor(block: Rows) -> int:
+    """Return what all entries of a block are divided by: their gcd (of products, 1)."""
+    if isinstance(block, Products):
+        return 1
+    return int(block.weight if block.given is None else np.gcd.reduce(block.given.data))
+
+
+def coarseness(block: Rows) -> int:
+    """Return the power of 2 by which the sums of a block are divided, and rounded down."""
+    if isinstance(block, Products):
+        largest = int(_products_of(block, _largest_of_rows).max())
+    else:
+        largest = int(block.weight if block.given is None else _largest(block.given))
+    answer = largest // divisor(block) * _units(block) * MOST_RECORDS
+    return 1 << max(0, (-(-answer // MAX_ANSWER) - 1).bit_length())
+
+
+def weight_of_record(block: Rows) -> int:
+    """Return by how much one record changes the sums of a block, at all vertices together."""
+    coarse, units = coarseness(block), _units(block)
+    return units if coarse == 1 else -(-units // coarse) + _touched(block)
+
+
+def exact_answers(block: Rows, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return what is measured of a data vector, without rounding or overflow, within +-2^62."""
+    if block.plain:  # Every vertex alone.
+        return np.minimum(sums, MAX_ANSWER)
+    common = divisor(block)
+    total = np.zeros(block.count, dtype=object)
     for shift in range(0, 64, _DIGIT_BITS):
-        digit = (counts >> shift) & (2**_DIGIT_BITS - 1)
-        total += _times(block, digit).astype(object) * 2**shift
+        digit = (sums >> shift) & (2**_DIGIT_BITS - 1)
+        times = block.answers(digit) if isinstance(block, Products) else block.matrix @ digit
+        total += (times // common).astype(object) * 2**shift
     held = [max(-MAX_ANSWER, min(MAX_ANSWER, answer)) for answer in total]
     return np.array(held, dtype=np.int64)
 
 
-def _times(block: Block, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return ``block.matrix @ cells`` in integers."""
-    if not isinstance(block, KroneckerBlock):
-        return np.asarray(block.matrix @ cells)
-    table = cells.reshape(block.marginal.shape)
-    for axis, factor in enumerate(block.factors):
-        table = along(factor, table, axis)
-    heights = np.asarray(block.heights, dtype=np.int64)
-    return np.asarray((heights * table)[heights > 0])
+def _units(over: Rows) -> int:
+    """Return the sum of a record's weights in whole numbers: their common denominator."""
+    return math.prod(part.unit for part in over.parts for _ in range(int(part.degrees.max())))
 
 
-def _checked_marginal(marginal: Marginal, domain: Domain) -> Marginal:
-    if not set(marginal.scope) <= {column.name for column in domain.columns}:
-        raise StrategyError(f"scope {marginal.scope} is not made of declared columns")
-    # One spelling of a set of columns: `sensitivity` adds parts up by it.
-    if list(marginal.scope) != sorted(set(marginal.scope)):
-        raise StrategyError(f"scope {marginal.scope} is not in alphabetical order")
-    if len(marginal.partitions) != len(marginal.scope):
-        raise StrategyError(f"scope {marginal.scope} does not have one partition a column")
-    partitions = tuple(
-        _checked_partition(partition, domain.column(name).size, name)
-        for name, partition in zip(marginal.scope, marginal.partitions, strict=True)
+def _touched(over: Rows) -> int:
+    """Return the most vertices on which a record has a weight."""
+    return math.prod(int(part.degrees.max()) + 1 for part in over.parts)
+
+
+def _checked(given: Rows | Block, domain: Domain) -> Rows:
+    over = given.marginal if isinstance(given, Block) else given
+    scope, names = over.scope, {column.name for column in domain.columns}
+    if not isinstance(scope, tuple) or not set(scope) <= names:
+        raise StrategyError(f"scope {scope} is not made of declared columns")
+    # One spelling of a set of columns: sums are added up by it.
+    if list(scope) != sorted(set(scope)):
+        raise StrategyError(f"scope {scope} is not in alphabetical order")
+    if len(over.parts) != len(scope):
+        raise StrategyError(f"scope {scope} does not have one partition per column")
+    parts = tuple(
+        _checked_partition(part, domain.column(name).size, name)
+        for name, part in zip(scope, over.parts, strict=True)
     )
-    checked = Marginal(marginal.scope, partitions)
-    if checked.size > MAX_CELLS:
-        raise StrategyError(f"scope {marginal.scope} has {checked.size} cells, too many to count")
-    return checked
+    size = math.prod(len(part.degrees) + int(part.degrees.sum()) for part in parts)
+    if size > MAX_CELLS:
+        raise StrategyError(f"scope {scope} has {size} vertices, too many to count")
+    block = as_rows(given)
+    copy: Rows
+    if isinstance(block, Products):
+        copy = _checked_products(block, parts)
+    elif block.given is None:
+        weight = block.weight
+        if isinstance(weight, bool) or not isinstance(weight, int) or not 0 < weight < MAX_ANSWER:
+            raise StrategyError(f"the weight of a block over {scope} is no positive 64-bit integer")
+        copy = Rows(scope, parts, weight)
+    else:
+        matrix = _checked_matrix(block.given, scope, size)
+        if _largest(matrix) == 0:
+            raise StrategyError(f"a block over {scope} has no rows, or nothing but zeros in them")
+        copy = Rows(scope, parts, 0, matrix)
+    coarse, units = coarseness(copy), _units(copy)
+    if units >= MAX_ANSWER or (coarse > 1 and units // coarse < FINE * _touched(copy)):
+        raise StrategyError(
+            f"the answers of a block over {scope} would exceed 2^62 for 2^30 records: its entries "
+            "and the steps of its columns are too large together"
+        )
+    return copy
 
 
-def _checked_partition(partition: Partition, cells: int, column: str) -> Partition:
-    labels = np.array(partition.labels)
-    if labels.dtype != np.int64 or labels.shape != (cells,):
-        raise StrategyError(f"a partition of column {column!r} does not label its {cells} cells")
-    if not np.array_equal(Partition.of(labels).labels, labels):
-        raise StrategyError(f"a partition of column {column!r} is not numbered by first cells")
-    return Partition(labels)
+def _checked_partition(part: Partition, cells: int, column: str) -> Partition:
+    """Return a copy of a partition whose pieces, steps, degrees and unit are well formed."""
+    where = f"a partition of column {column!r}"
+    pieces, steps, degrees = (np.array(a) for a in (part.pieces, part.steps, part.degrees))
+    if any(array.dtype != np.int64 for array in (pieces, steps, degrees)):
+        raise StrategyError(f"{where} is not made of 64-bit integers")
+    if pieces.shape != (cells,) or steps.shape != (cells,) or cells == 0:
+        raise StrategyError(f"{where} does not label its {cells} cells")
+    first = np.sort(np.unique(pieces, return_index=True)[1])
+    if not np.array_equal(pieces[first], np.arange(len(first))):
+        raise StrategyError(f"{where} is not numbered by first cells")
+    if degrees.shape != first.shape or degrees.min() < 0 or degrees.max() > 2:
+        raise StrategyError(f"{where} does not have one degree of 0, 1 or 2 per piece")
+    unit = part.unit
+    if isinstance(unit, bool) or not isinstance(unit, int) or not 0 < unit < MAX_ANSWER:
+        raise StrategyError(f"{where} has a unit that is no positive 64-bit integer")
+    if steps.min() < 0 or steps.max() > unit or steps[degrees[pieces] == 0].any():
+        raise StrategyError(f"{where} has steps below 0, above its unit, or along a single vertex")
+    return Partition(pieces, steps, degrees, unit)
 
 
-def _checked_matrix(matrix: sparse.csr_array, marginal: Marginal) -> sparse.csr_array:
+def _checked_matrix(
+    matrix: sparse.csr_array, scope: tuple[str, ...], columns: int
+) -> sparse.csr_array:
     if not isinstance(matrix, sparse.csr_array) or matrix.dtype != np.int64:
         raise StrategyError("a block holds a csr_array of 64-bit integers")
-    if matrix.ndim != 2 or matrix.shape[1] != marginal.size:
-        raise StrategyError(
-            f"a block over {marginal.scope} has shape {matrix.shape}, not {marginal.size} columns"
-        )
+    if matrix.ndim != 2 or matrix.shape[1] != columns:
+        raise StrategyError(f"a block over {scope} has shape {matrix.shape}, not {columns} columns")
     copy = matrix.copy()
     try:
         copy.check_format(full_check=True)
     except ValueError as error:
-        raise StrategyError(f"a block over {marginal.scope} is malformed: {error}") from None
+        raise StrategyError(f"a block over {scope} is malformed: {error}") from None
     # Before duplicates are added up, so that not even their sum can wrap around.
-    _check_entries(copy, marginal)
+    _check_entries(copy, scope)
     copy.sum_duplicates()
     copy.eliminate_zeros()
-    _check_entries(copy, marginal)
+    _check_entries(copy, scope)
     sums = np.zeros(copy.shape[0], dtype=np.int64)
     np.add.at(sums, np.repeat(np.arange(copy.shape[0]), np.diff(copy.indptr)), abs(copy.data))
     if sums.max(initial=0) >= MAX_ROW_SUM:
-        raise StrategyError(f"a row over {marginal.scope} adds up to 2^46 or more")
+        raise StrategyError(f"a row over {scope} adds up to 2^46 or more")
     return copy
 
 
-def _checked_products(block: KroneckerBlock, marginal: Marginal) -> KroneckerBlock:
-    """Return a canonical copy of a Kronecker block; its rows keep within the same limits."""
-    if len(block.factors) != len(marginal.scope):
-        raise StrategyError(f"a block over {marginal.scope} does not have one factor a column")
-    factors = [
-        _checked_matrix(factor, Marginal((name,), (partition,)))
-        for factor, name, partition in zip(
-            block.factors, marginal.scope, marginal.partitions, strict=True
-        )
-    ]
+def _checked_products(block: Products, parts: tuple[Partition, ...]) -> Products:
+    """Return a canonical copy of a grid of products; its rows keep within the same limits."""
+    scope = block.scope
+    if len(block.factors) != len(scope):
+        raise StrategyError(f"a block over {scope} does not have one factor per column")
+    factors = tuple(
+        _checked_matrix(factor, (name,), len(part.degrees) + int(part.degrees.sum()))
+        for factor, name, part in zip(block.factors, scope, parts, strict=True)
+    )
     heights = np.array(block.heights)
     if heights.dtype != np.int64 or heights.shape != tuple(f.shape[0] for f in factors):
-        raise StrategyError(f"a block over {marginal.scope} does not have one height a row")
+        raise StrategyError(f"a block over {scope} does not have one height per row")
     if heights.min(initial=0) < 0:
-        raise StrategyError(f"a block over {marginal.scope} has a height below 0")
-    sizes = (max(factor.shape) for factor in factors)
-    if math.prod(sizes) > MAX_CELLS:
-        raise StrategyError(f"a block over {marginal.scope} has too many rows to measure")
+        raise StrategyError(f"a block over {scope} has a height below 0")
+    if math.prod(max(factor.shape) for factor in factors) > MAX_CELLS:
+        raise StrategyError(f"a block over {scope} has too many rows to measure")
     if not heights.any() or not all(factor.nnz for factor in factors):
-        raise StrategyError(f"a block over {marginal.scope} has a factor of nothing but zeros")
-    # At least 1, since a factor row of zeros would hide how large the others are.
-    largest = [np.maximum(abs(factor).max(axis=1).toarray(), 1) for factor in factors]
-    sums = [np.maximum(abs(factor).sum(axis=1), 1) for factor in factors]
-    together = math.prod(int(each.max()) for each in sums)
+        raise StrategyError(f"a block over {scope} has a factor of nothing but zeros")
+    copy = Products(scope, parts, 0, None, factors, heights.astype(np.int64))
+    together = math.prod(int(_sums_of_rows(factor).max()) for factor in factors)
     too_large = together >= MAX_ROW_SUM or together * int(heights.max()) >= MAX_ANSWER
     # Otherwise no product of the following exceeds 64 bits.
     if (
         too_large
-        or (heights * reduce(np.multiply.outer, largest)).max() >= MAX_ENTRY
-        or (heights * reduce(np.multiply.outer, sums)).max() >= MAX_ROW_SUM
+        or _products_of(copy, _largest_of_rows).max() >= MAX_ENTRY
+        or _products_of(copy, _sums_of_rows).max() >= MAX_ROW_SUM
     ):
-        raise StrategyError(f"a row over {marginal.scope} holds 2^31 or more, or adds up to 2^46")
-    return KroneckerBlock(marginal, factors, heights.astype(np.int64))
+        raise StrategyError(f"a row over {scope} holds 2^31 or more, or adds up to 2^46")
+    return copy
 
 
-def _check_entries(matrix: sparse.csr_array, marginal: Marginal) -> None:
-    # With fewer than 2^31 entries, each below 2^31, no sum of them reaches 2^62.
-    large = max(int(matrix.data.max(initial=0)), -int(matrix.data.min(initial=0)))
-    if large >= MAX_ENTRY or matrix.nnz >= MAX_ENTRY:
-        raise StrategyError(
-            f"a block over {marginal.scope} holds 2^31 or more (or as many entries)"
-        )
+def _products_of(
+    block: Products, of_rows: Callable[[sparse.csr_array], NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """Return the heights times the products of one number per factor row."""
+    own = [of_rows(factor) for factor in block.factors]
+    return np.asarray(block.heights * reduce(np.multiply.outer, own))
+
+
+# At least 1, since a factor row of zeros would hide how large the others are.
+def _largest_of_rows(factor: sparse.csr_array) -> NDArray[np.int64]:
+    return np.asarray(np.maximum(abs(factor).max(axis=1).toarray(), 1))
+
+
+def _sums_of_rows(factor: sparse.csr_array) -> NDArray[np.int64]:
+    return np.asarray(np.maximum(abs(factor).sum(axis=1), 1))
+
+
+def _check_entries(matrix: sparse.csr_array, scope: tuple[str, ...]) -> None:
+    if _largest(matrix) * matrix.nnz >= MAX_ANSWER:  # No sum of entries, nor of some, wraps around.
+        raise StrategyError(f"the entries of a block over {scope} could add up to 2^62")
+
+
+def _largest(matrix: sparse.csr_array) -> int:
+    return max(int(matrix.data.max(initial=0)), -int(matrix.data.min(initial=0)))

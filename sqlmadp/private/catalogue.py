@@ -127,5 +127,6 @@ def _declared(column: Column) -> str:
 def _others(catalogue: Sequence[SourceColumn]) -> str:
     # The first line of a CSV file without a header is a record: never quote it.
     if any(column.kind == "untyped text" for column in catalogue):
-        return " Is the first line of the file a header?"
+        single = " Or does another character separate its fields?" if len(catalogue) == 1 else ""
+        return f" Is the first line of the file a header?{single}"
     return f" The table has: {', '.join(repr(column.name) for column in catalogue)}."

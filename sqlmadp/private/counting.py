@@ -1,85 +1,166 @@
 """The counting statement: the one SELECT that an engine runs on the private table.
 
-Its text is made of the schema, the scopes, and the cuts of real columns; nothing else an
-analyst wrote is in it, and no record changes it.
+Its text is made of the schema, the scopes, the cuts of real columns, and the pieces and steps of
+wide columns (see `keys`); nothing else an analyst wrote is in it, and no record changes it.
 
-    SELECT cells, COUNT(*)                               counted, once a scope
-    FROM (SELECT each cell, or declared value             moved inside if clamped
-          FROM (SELECT each declared column               typed, NULL if it cannot be
-                FROM the table)
-          LEFT JOIN (each category's values, numbered)    if the engine numbers values
-          WHERE every declared column is in the domain)
-    WHERE the record is among its unit's first           if the schema has a unit
-    GROUP BY GROUPING SETS (the scopes)                  or the one scope
+    SELECT keys, COUNT(*), SUM(products of steps)           counted, once per scope
+    FROM (SELECT each value or piece, and its steps          from runs of a wide column's cells
+          FROM (SELECT each declared value, or its cell      NULL if it is undeclared
+                FROM (SELECT each column                     typed, NULL if it cannot be
+                      FROM the table)
+                LEFT JOIN (each category's values, numbered) if they are to be numbered
+                WHERE every complete column is declared)
+          WHERE the record is among its unit's first)       if the schema has a unit
+    GROUP BY GROUPING SETS (the scopes)                     or the one scope
 
-A record is kept or dropped as a whole, by its declared columns alone, and a kept record is
-in exactly one cell of every scope.  Where values of a category are numbered, by a join, no two
-declared values are equal, so that no record is joined twice.
+An undeclared value is read as NULL: `_declared_value` says which values are declared, and what each
+becomes.  A record is kept or dropped as a whole, by the columns that are complete, and a
+kept record is in exactly one cell of every scope.  Where values of a category are numbered, by a
+join, no two declared values are equal, so that no record is joined twice.
 
 Of a unit's kept records the first ones are counted, in the order of a hash of its key, then of
 the declared values.  So records that tie are equal in everything that is counted, and what is
 counted of a unit depends on its own records only.
 
-Guarantee  Adding or removing one record that is counted changes one count of every scope by
-           1, all of the same cell of the table.  Adding or removing one unit changes whether
-           at most ``domain.records_per_unit`` records are counted, all of them its own.
-Requires   Catalogue checked against the domain; scopes of the domain.
-Numerics   Exact.  Reals are compared as the 64-bit floating-point numbers they are stored as
-           (or cast to); a comparison does not round.
+Guarantee  Adding or removing one record that is counted changes one group of every scope, all of
+           them by the same cell of the table: its count by 1, and its sums by products of the
+           cell's steps.  Adding or removing one unit changes whether at most
+           ``domain.records_per_unit`` records are counted, all of them its own.
+Requires   Catalogue checked against the domain; keys of the domain.
+Numerics   Exact: products of steps are below 2^62, and are added up in wider integers.  Reals are
+           compared as the 64-bit floating-point numbers they are stored as (or cast to); a
+           comparison does not round.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Collection, Iterable, Sequence
 from datetime import date
+from functools import reduce
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from sqlmadp.private.catalogue import source_column, source_columns
 from sqlmadp.private.engines import PLAIN, Engine
+from sqlmadp.private.keys import Key, Keys, Moment, by_cell
+from sqlmadp.private.runs import affine_runs
 from sqlmadp.schema.domain import ORDERED, Column, Domain, Unit
 
 
 def counting_select(
-    engine: Engine, domain: Domain, scopes: Sequence[tuple[str, ...]]
+    engine: Engine, domain: Domain, scopes: Sequence[Keys], moments: Sequence[Moment] = ()
 ) -> exp.Select:
     """Return the SELECT that counts every scope.
 
-    Its columns are ``records``; c0, c1, ... for the columns of `used_columns`; and, if there
-    are several scopes, g0, g1, ... which are 0 where the column is part of the row's scope.
+    Its columns are ``records``; k0, k1, ... for the keys of `used_keys`; if there are several
+    scopes, g0, g1, ... which are 0 where the key is part of the row's scope; and m0, m1, ... for
+    the moments, as text, since no engine's integers come back from it whole otherwise.
     """
-    used = used_columns(domain, scopes)
+    used = used_keys(scopes)
+    columns = [c.name for c in domain.columns if c.name in {key.column for key in used}]
     select = exp.select(exp.Count(this=exp.Star()).as_("records"))
-    select = select.from_(_kept(engine, domain, used).subquery("kept"))
-    if domain.unit is not None:
-        first = exp.LTE(
-            this=exp.column("place"), expression=exp.Literal.number(domain.unit.max_records)
-        )
-        # Without a unit, a record that was not dropped is a unit of its own.
-        select = select.where(exp.or_(exp.column("unit").is_(exp.null()), first))
-    names = [exp.column(f"c{number}") for number in range(len(used))]
+    for number, moment in enumerate(moments):
+        factors = [exp.column(f"s{used.index(key)}") for key, power in moment for _ in range(power)]
+        # Wide before it is multiplied: an overflow would depend on a record.
+        product = reduce(operator.mul, factors[1:], engine.wide(factors[0]))
+        text = exp.cast(engine.summed(product), "VARCHAR")
+        select = select.select(text.as_(f"m{number}"))
+    names = [exp.column(f"k{number}") for number in range(len(used))]
+    select = select.from_(_coded(engine, domain, columns, used).subquery("coded"))
     if len(scopes) == 1:
         return select.select(*names).group_by(*names) if names else select
     for number, name in enumerate(names):
         grouping = exp.Anonymous(this="GROUPING", expressions=[name.copy()])
         select = select.select(name.copy(), grouping.as_(f"g{number}"))
     sets = [
-        exp.Tuple(expressions=[names[used.index(name)].copy() for name in scope])
-        for scope in scopes
+        exp.Tuple(expressions=[names[used.index(key)].copy() for key in scope]) for scope in scopes
     ]
     select.set("group", exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets)]))
     return select
 
 
-def used_columns(domain: Domain, scopes: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return the columns of all scopes, in the order of the schema."""
-    named = {name for scope in scopes for name in scope}
-    return [column.name for column in domain.columns if column.name in named]
+def used_keys(scopes: Iterable[Keys]) -> list[Key]:
+    """Return the keys of all scopes, sorted."""
+    return sorted({key for scope in scopes for key in scope}, key=lambda key: key.name)
 
 
-def _kept(engine: Engine, domain: Domain, used: Sequence[str]) -> exp.Select:
-    """Return the SELECT of the records in the domain, with the columns in use as c0, c1, ..."""
+def _coded(
+    engine: Engine, domain: Domain, columns: Sequence[str], used: Sequence[Key]
+) -> exp.Select:
+    """Return the SELECT of the counted records: keys as k0, k1, ..., and their steps as s0, ..."""
+    select = exp.select()
+    for number, key in enumerate(used):
+        value = exp.column(f"c{columns.index(key.column)}")
+        if key.part is None:
+            select = select.select(value.as_(f"k{number}"))
+            continue
+        cell = _cell(engine, value, domain.column(key.column))
+        select = select.select(_by_runs(cell, key.part.pieces).as_(f"k{number}"))
+        if key.part.degree:
+            select = select.select(_by_runs(cell, key.part.steps).as_(f"s{number}"))
+    if not used:
+        select = select.select(exp.Literal.number(1).as_("one"))
+    select = select.from_(_kept(engine, domain, columns, by_cell(used)).subquery("kept"))
+    if domain.unit is None:
+        return select
+    first = exp.LTE(
+        this=exp.column("place"), expression=exp.Literal.number(domain.unit.max_records)
+    )
+    # Without a unit, a record that was not dropped is a unit of its own.
+    return select.where(exp.or_(exp.column("unit").is_(exp.null()), first))
+
+
+def _cell(engine: Engine, value: exp.Column, column: Column) -> exp.Expression:
+    """Return the cell of a declared value, or of NULL, as a 64-bit integer."""
+    cell: exp.Expression = value
+    match column.type:
+        case "boolean":
+            one, zero = exp.Literal.number(1), exp.Literal.number(0)
+            cell = exp.Case().when(value.copy(), one).when(exp.not_(value.copy()), zero)
+        case "integer":
+            cell = exp.Sub(this=value, expression=exp.Paren(this=_low(column)))
+        case "date":
+            cell = engine.days(value, _low(column))
+    cell = exp.cast(cell, "BIGINT")  # Before anything is multiplied.
+    if column.null_cell is None:
+        return cell
+    return exp.Coalesce(this=cell, expressions=[exp.Literal.number(column.null_cell)])
+
+
+def _by_runs(cell: exp.Expression, numbers: NDArray[np.int64]) -> exp.Expression:
+    """Return the number of a cell: a binary search among runs, and a line along the one found."""
+    runs = affine_runs(numbers)
+    starts = [0, *itertools.accumulate(length for length, _, _ in runs)]
+
+    def search(first: int, last: int) -> exp.Expression:
+        if last - first > 1:
+            middle = (first + last) // 2
+            below = exp.LT(this=cell.copy(), expression=exp.Literal.number(starts[middle]))
+            return exp.Case().when(below, search(first, middle)).else_(search(middle, last))
+        _, start, slope = runs[first]
+        if slope == 0:
+            return exp.cast(exp.Literal.number(start), "BIGINT")
+        # slope * (cell - starts[first]) + start; nothing on the way exceeds 64 bits.
+        line: exp.Expression = cell.copy()
+        line = line - starts[first] if starts[first] else line
+        line = exp.paren(line) * slope if slope != 1 else line
+        return line + start if start else line
+
+    return search(0, len(runs))
+
+
+def _kept(
+    engine: Engine, domain: Domain, used: Sequence[str], by_number: Collection[str]
+) -> exp.Select:
+    """Return the SELECT of the records that count, with the columns in use as c0, c1, ...
+
+    A category of ``by_number`` is numbered, whatever the engine would rather do.
+    """
     stored = source_columns(engine, domain)
     typed: list[exp.Expr] = []
     kept: list[exp.Expr] = []
@@ -88,18 +169,16 @@ def _kept(engine: Engine, domain: Domain, used: Sequence[str]) -> exp.Select:
     for number, column in enumerate(domain.columns):
         value = exp.column(f"v{number}")
         typed.append(engine.typed(stored[column.name], column.sql_type).as_(f"v{number}"))
-        cell, condition = _cleaned(value, column), _inside(value, column)
-        if engine.numbers_values and column.type == "category" and column.name in used:
-            cell = exp.column(f"cell{number}")
-            condition = cell.is_(exp.null()).not_()
+        declared, condition = _declared_value(value, column), _inside(value, column)
+        numbers = engine.numbers_values or column.name in by_number
+        if numbers and column.type == "category" and column.name in used:
+            declared = exp.column(f"cell{number}")  # NULL where the join finds no declared value.
+            condition = declared.is_(exp.null()).not_()
             numbered.append(_numbered(value, column, number))
-        if column.nullable:
-            raw = exp.column(stored[column.name].name, quoted=True)
-            typed.append(raw.is_(exp.null()).as_(f"n{number}"))
-            condition = exp.or_(exp.column(f"n{number}"), condition)
-        inside.append(condition)
+        if column.complete:
+            inside.append(condition)
         if column.name in used:
-            kept.append(cell.copy().as_(f"c{used.index(column.name)}"))
+            kept.append(declared.copy().as_(f"c{used.index(column.name)}"))
     if domain.unit is not None:
         typed.append(_text_or_integer(engine, domain.unit.column).as_("unit"))
         typed.append(_hash(engine, domain, domain.unit).as_("hash"))
@@ -111,7 +190,7 @@ def _kept(engine: Engine, domain: Domain, used: Sequence[str]) -> exp.Select:
     select = exp.select(*(kept or [exp.Literal.number(1).as_("one")])).from_(records)
     for values, equal in numbered:
         select = select.join(values, on=equal, join_type="left")
-    return select.where(*inside)
+    return select.where(*inside) if inside else select
 
 
 def _numbered(value: exp.Column, column: Column, number: int) -> tuple[exp.Expr, exp.Condition]:
@@ -164,14 +243,19 @@ def _place(columns: int) -> exp.Expression:
     )
 
 
+def _declared_value(value: exp.Column, column: Column) -> exp.Expression:
+    """Return the declared value (for a real, its cell) that a value is read as, NULL if none."""
+    return exp.Case(ifs=[exp.If(this=_inside(value, column), true=_cleaned(value, column))])
+
+
 def _inside(value: exp.Column, column: Column) -> exp.Condition:
-    """Return the condition that a value is in the domain; NULL or false when it is not."""
+    """Return the condition that a value is declared; NULL or false when it is not."""
     match column.type:
         case "category":
             return exp.In(this=value.copy(), expressions=[_literal(each) for each in column.values])
         case "boolean":
             return value.copy().is_(exp.null()).not_()
-        case _ if column.outside == "drop":
+        case _ if column.outside == "null":
             # NaN is above every number, so it is outside too.
             return exp.Between(this=value.copy(), low=_low(column), high=_high(column))
         case "real":
@@ -182,10 +266,9 @@ def _inside(value: exp.Column, column: Column) -> exp.Condition:
 
 
 def _cleaned(value: exp.Expression, column: Column) -> exp.Expression:
-    """Return the declared value (for a real, its cell) of a value that is in the domain."""
+    """Return the declared value (for a real, its cell) of a value that is declared."""
     if column.type == "real":
-        cell = _real_cell(value, column, 0, len(column.edges))
-        return exp.Case(ifs=[exp.If(this=value.copy().is_(exp.null()).not_(), true=cell)])
+        return _real_cell(value, column, 0, len(column.edges))
     cleaned = value.copy()
     if column.type in ORDERED and column.outside == "clamp":
         cleaned = (

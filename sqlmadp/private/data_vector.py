@@ -1,19 +1,32 @@
-"""The data vector: how many records of the private table lie in each cell of a marginal.
+"""The data vector: the private table as whole numbers, one per vertex of a block.
 
-One statement (see `counting`) counts every scope of a release in one scan of the table.  A
+A record adds the product of its columns' weights to every vertex, in units of one over their common
+denominator (see `table.partition`).  In a flat block that is 1 to one vertex: a count.  Otherwise
+it is a polynomial of the record's steps, so the sums follow from moments: for a group of records
+whose pieces have degrees d, with D the degree and u the unit of the partition,
+
+    sum over records of  C(d, k) s^k (u - s)^(d - k) u^(D - d)      at vertex k of the piece
+
+is a combination, in whole numbers, of the sums of 1, s and s^2; likewise for several columns.
+
+One statement (see `counting`) serves every block of a release in one scan of the table.  A
 scope that is part of another is not counted by itself, and small scopes are counted together (see
-`together`): their cells are added up afterwards, here.  Only cells with records come back
+`together`): their groups are added up afterwards, here.  Only groups with records come back
 from the engine, and stay a list of them until they are measured.
 
-Guarantee  Adding or removing one record that is counted changes one cell of every marginal by
-           1, the same table cell in all of them.  Adding or removing one unit changes whether
-           at most ``domain.records_per_unit`` records are counted, all of them its own.
-Requires   Catalogue checked against the domain; marginals of the domain.
-Numerics   Exact: 64-bit counts of records.
+Guarantee  Adding or removing one record that is counted changes the vertices of every block by
+           weights that are not negative and sum to at most the block's units.  Adding or removing
+           one unit changes whether at most ``domain.records_per_unit`` records are counted, all of
+           them its own.
+Requires   Catalogue checked against the domain; partitions that `checked_blocks` let through.
+Numerics   Exact: Python's integers, and 64-bit counts.  At the very end, sums may be divided and
+           rounded down (see `blocks`), and are held below 2^62, which moves no two further apart.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -22,95 +35,208 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.private.counting import counting_select, used_columns
+from sqlmadp.private.counting import counting_select, used_keys
 from sqlmadp.private.engines import Engine
-from sqlmadp.private.together import Scope, counted_together
+from sqlmadp.private.keys import Key, Keys, Layout, Moment, by_cell, keys_of, moments_of
+from sqlmadp.private.together import counted_together
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Marginal, row_major_strides
+from sqlmadp.table.partition import Partition
 
-Counts = NDArray[np.int64]
+Integers = NDArray[np.int64]
+Sums = NDArray[np.int64]
+Whole = NDArray[np.object_]
+"""Python's integers."""
+
+LARGEST_SUM = 2**62
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CellCounts:
-    """The counts of one marginal: those of its cells that have records.  Private."""
+class VertexSums:
+    """The data vector of one block: those of its vertices that have records.  Private."""
 
     size: int
-    """The number of cells of the marginal."""
-    cells: NDArray[np.int64]
-    """Numbers of cells; one may be there several times, and its records add up."""
-    records: Counts
+    """The number of vertices of the block."""
+    vertices: Integers
+    """Numbers of vertices, each once."""
+    sums: Integers | Whole
 
-    def dense(self) -> Counts:
-        """Return the count of every cell."""
-        counts = np.zeros(self.size, dtype=np.int64)
-        np.add.at(counts, self.cells, self.records)
-        return counts
-
-
-def read_counts(engine: Engine, domain: Domain, marginals: Sequence[Marginal]) -> list[Counts]:
-    """Return the exact counts of every marginal, cell by cell.  Private."""
-    return [counts.dense() for counts in read_cells(engine, domain, marginals)]
+    def dense(self, coarseness: int = 1) -> Sums:
+        """Return the sum at every vertex, divided by ``coarseness`` and rounded down."""
+        sums = np.zeros(self.size, dtype=np.int64)
+        sums[self.vertices] = np.minimum(self.sums // coarseness, LARGEST_SUM).astype(np.int64)
+        return sums
 
 
-def read_cells(engine: Engine, domain: Domain, marginals: Sequence[Marginal]) -> list[CellCounts]:
-    """Return the exact counts of every marginal, for cells with records alone.  Private."""
-    counted = counted_together(domain, {marginal.scope for marginal in marginals})
-    scopes = sorted(set(counted.values()))
-    answer = engine.counts(counting_select(engine, domain, scopes))
-    used = used_columns(domain, scopes)
-    records = np.asarray(answer["records"], dtype=np.int64)
-    cells = {
-        name: _cells(domain.column(name), answer[f"c{number}"], numbered=engine.numbers_values)
-        for number, name in enumerate(used)
-    }
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Groups:
+    """Records by group: what an engine counted for one scope."""
+
+    codes: Mapping[Key, Integers]
+    """The cell or piece of every group, by key; -1 for what is no declared value."""
+    moments: Mapping[Moment, Integers | Whole]
+    """Sums over the records of every group; of no steps at all, their number."""
+
+
+def read_counts(engine: Engine, domain: Domain, layouts: Sequence[Layout]) -> list[Sums]:
+    """Return the data vector of every layout, vertex by vertex.  Private."""
+    return [found.dense() for found in read_sums(engine, domain, layouts)]
+
+
+def read_sums(engine: Engine, domain: Domain, layouts: Sequence[Layout]) -> list[VertexSums]:
+    """Return the data vector of every layout, for vertices with records alone.  Private."""
+    keys = [keys_of(layout, domain) for layout in layouts]
+    counted = counted_together(set(keys))
+    scopes = sorted(set(counted.values()), key=lambda scope: [key.name for key in scope])
+    moments = list(dict.fromkeys(m for own in keys for m in moments_of(own) if m))
+    answer = engine.counts(counting_select(engine, domain, scopes, moments))
+    used = used_keys(scopes)
+    codes = {}
+    for number, key in enumerate(used):
+        numbered = engine.numbers_values or key.column in by_cell(used)
+        column = domain.column(key.column)
+        codes[key] = _codes(column, key, answer[f"k{number}"], numbered=numbered)
+    found: dict[Moment, Integers | Whole] = {(): np.asarray(answer["records"], dtype=np.int64)}
+    for number, moment in enumerate(moments):
+        found[moment] = _whole(answer[f"m{number}"])
     tables = {}
     for scope in scopes:
         rows = slice(None) if len(scopes) == 1 else _rows(answer, used, scope)
-        tables[scope] = ({name: cells[name][rows] for name in scope}, records[rows])
-    return [_of_marginal(marginal, *tables[counted[marginal.scope]]) for marginal in marginals]
+        tables[scope] = _Groups(
+            codes={key: codes[key][rows] for key in scope},
+            moments={moment: sums[rows] for moment, sums in found.items()},
+        )
+    return [
+        _at_vertices(layout, own, tables[counted[own]])
+        for layout, own in zip(layouts, keys, strict=True)
+    ]
 
 
 def _rows(
-    answer: Mapping[str, NDArray[Any]], used: Sequence[str], scope: Scope
+    answer: Mapping[str, NDArray[Any]], used: Sequence[Key], scope: Keys
 ) -> NDArray[np.bool_]:
     """Return which rows of the answer count one scope of several."""
     rows = np.ones(len(answer["records"]), dtype=bool)
-    for number, name in enumerate(used):
-        rows &= np.asarray(answer[f"g{number}"]) == (name not in scope)
+    for number, key in enumerate(used):
+        rows &= np.asarray(answer[f"g{number}"]) == (key not in scope)
     return rows
 
 
-def _cells(column: Column, values: NDArray[Any], *, numbered: bool) -> NDArray[np.int64]:
-    """Return the cell of every value of a result column; -1 for one that has none."""
+def _codes(column: Column, key: Key, values: NDArray[Any], *, numbered: bool) -> Integers:
+    """Return the cell (or piece) of every value of a result column; -1 for one that has none."""
     data = np.ma.getdata(values)
     match column.type:
+        case _ if key.part is not None:
+            codes = data.astype(np.int64)
         case "category" if not numbered:
             number = {value: cell for cell, value in enumerate(column.values)}
-            cells = np.array([number.get(value, -1) for value in data.tolist()], dtype=np.int64)
+            codes = np.array([number.get(value, -1) for value in data.tolist()], dtype=np.int64)
         case "integer":
-            cells = data.astype(np.int64) - column.ordinal_bounds[0]
+            codes = data.astype(np.int64) - column.ordinal_bounds[0]
         case "date":
             days = data.astype("datetime64[D]").astype(np.int64)
-            cells = days + _EPOCH - column.ordinal_bounds[0]
+            codes = days + _EPOCH - column.ordinal_bounds[0]
         case _:
-            cells = data.astype(np.int64)
+            codes = data.astype(np.int64)
     if not np.ma.is_masked(values):
-        return cells
-    null = -1 if column.null_cell is None else column.null_cell
-    return np.where(np.ma.getmaskarray(values), null, cells)
+        return codes
+    null = -1 if column.null_cell is None or key.part is not None else column.null_cell
+    return np.where(np.ma.getmaskarray(values), null, codes)
 
 
-def _of_marginal(
-    marginal: Marginal, cells: Mapping[str, NDArray[np.int64]], records: Counts
-) -> CellCounts:
-    place = np.zeros(len(records), dtype=np.int64)
-    inside = np.ones(len(records), dtype=bool)
-    strides = row_major_strides(marginal.shape)
-    for name, partition, stride in zip(marginal.scope, marginal.partitions, strides, strict=True):
-        cell = cells[name]
-        inside &= (cell >= 0) & (cell < len(partition.labels))
-        place += partition.labels[np.where(inside, cell, 0)] * stride
-    return CellCounts(size=marginal.size, cells=place[inside], records=records[inside])
+def _whole(texts: NDArray[Any]) -> Whole:
+    """Return integers that an engine wrote as text; NULL, of no record at all, is 0."""
+    data, null = np.ma.getdata(texts), np.ma.getmaskarray(texts)
+    whole = [0 if none else int(text) for text, none in zip(data.tolist(), null, strict=True)]
+    return np.array(whole, dtype=object)
+
+
+def _at_vertices(layout: Layout, keys: Keys, groups: _Groups) -> VertexSums:
+    """Return the sums at the vertices of a layout, from groups that are as fine or finer."""
+    inside = np.ones(len(groups.moments[()]), dtype=bool)
+    for key in keys:
+        inside &= (groups.codes[key] >= 0) & (groups.codes[key] < key.size)
+    moments = {moment: sums[inside] for moment, sums in groups.moments.items()}
+    size = math.prod(len(part.degrees) + int(part.degrees.sum()) for part in layout.parts)
+    steps: list[Integers | None] = []
+    pieces: list[Integers] = []
+    place = np.zeros(int(inside.sum()), dtype=np.int64)
+    strides: list[int] = []
+    stride = size
+    for key, part in zip(keys, layout.parts, strict=True):
+        code = groups.codes[key][inside]
+        pieces.append(code if key.part is not None else part.pieces[code])
+        steps.append(None if key.part is not None else part.steps[code])
+        firsts = np.cumsum(part.degrees + 1) - (part.degrees + 1)
+        stride //= len(part.degrees) + int(part.degrees.sum())
+        strides.append(stride)
+        place += firsts[pieces[-1]] * stride
+    if all(not part.degrees.any() for part in layout.parts):
+        return _added(size, [place], [moments[()]])
+    powers = [range(int(part.degrees.max()) + 1) for part in layout.parts]
+    table = {chosen: _moment(keys, steps, moments, chosen) for chosen in itertools.product(*powers)}
+    for axis, part in enumerate(layout.parts):
+        table = _along(table, axis, part, pieces[axis])
+    places = [
+        place + sum(k * own for k, own in zip(chosen, strides, strict=True)) for chosen in table
+    ]
+    return _added(size, places, list(table.values()))
+
+
+def _moment(
+    keys: Keys,
+    steps: Sequence[Integers | None],
+    moments: Mapping[Moment, Integers | Whole],
+    powers: Sequence[int],
+) -> Whole:
+    """Return the sum, in every group, of a product of powers of the steps of all columns.
+
+    The engine summed those of keys by pieces; in a group by values all records have the same.
+    """
+    chosen = list(zip(keys, steps, powers, strict=True))
+    engines = tuple((key, power) for key, own, power in chosen if own is None and power)
+    found: Whole = moments[engines].astype(object)
+    for _, own, power in chosen:
+        if own is not None and power:
+            found = found * own.astype(object) ** power
+    return found
+
+
+def _along(
+    table: Mapping[tuple[int, ...], Whole], axis: int, part: Partition, pieces: Integers
+) -> dict[tuple[int, ...], Whole]:
+    """Return sums at the vertices of one column in place of sums of powers of its steps."""
+    degree = int(part.degrees.max())
+    if degree == 0:
+        return dict(table)
+    own = part.degrees[pieces]
+    coefficients = np.array([_bernstein(each, degree, part.unit) for each in range(degree + 1)])
+    found: dict[tuple[int, ...], Whole] = {}
+    for place, sums in table.items():
+        for vertex in range(degree + 1):
+            target = (*place[:axis], vertex, *place[axis + 1 :])
+            term = coefficients[own, vertex, place[axis]] * sums
+            found[target] = found[target] + term if target in found else term
+    return found
+
+
+def _bernstein(degree: int, highest: int, unit: int) -> Whole:
+    """Return the powers of s in ``C(d, k) s^k (u - s)^(d - k) u^(D - d)``, one row per k."""
+    rows = np.zeros((highest + 1, highest + 1), dtype=object)
+    for vertex in range(degree + 1):
+        for more in range(degree - vertex + 1):
+            sign = -1 if more % 2 else 1
+            ways = math.comb(degree, vertex) * math.comb(degree - vertex, more)
+            rows[vertex, vertex + more] = sign * ways * unit ** (highest - vertex - more)
+    return rows
+
+
+def _added(size: int, places: Sequence[Integers], sums: Sequence[Integers | Whole]) -> VertexSums:
+    """Return sums by vertex, those of one vertex added up; beyond a piece's vertices all are 0."""
+    every = np.concatenate(sums)
+    some = np.flatnonzero(every)
+    vertices, inverse = np.unique(np.concatenate(places)[some], return_inverse=True)
+    totals = np.zeros(len(vertices), dtype=every.dtype)
+    np.add.at(totals, inverse.reshape(-1), every[some])
+    return VertexSums(size=size, vertices=vertices, sums=totals)

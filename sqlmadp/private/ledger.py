@@ -60,10 +60,18 @@ class Charge:
 class Ledger:
     """Charges against one budget.  Belongs to the thread that opened it."""
 
-    def __init__(self, path: Path) -> None:
-        """Open and verify the ledger at ``path``; use `open` or `read`."""
+    def __init__(self, path: Path, unmade: Fraction | None = None) -> None:
+        """Open and verify the ledger at ``path``; use `open`, `prepare` or `read`.
+
+        With a budget, ``unmade``, there is no file yet, and `make` makes it.
+        """
         self.path = path
-        self._connection = connect(path)
+        self._unmade = unmade
+        if unmade is None:
+            self._connect()
+
+    def _connect(self) -> None:
+        self._connection = connect(self.path)
         try:
             self._verify_rows()
         except BaseException:
@@ -76,18 +84,42 @@ class Ledger:
 
         ``head`` pins the ledger: it must be one of the hashes of its chain.
         """
+        ledger = cls.prepare(path, budget=budget, head=head)
+        ledger.make()
+        return ledger
+
+    @classmethod
+    def prepare(cls, path: str | Path, *, budget: Fraction, head: str | None = None) -> Ledger:
+        """Open the ledger at ``path``; if there is none, one without charges, still to be made.
+
+        So a release that is refused leaves no ledger behind.
+        """
         path = Path(path)
         if not isinstance(budget, Fraction) or budget <= 0:
             raise InterfaceError(f"a budget must be a positive Fraction, not {budget!r}")
-        if not path.exists():
-            if head is not None:
-                raise LedgerError(
-                    f"there is no ledger {str(path)!r}, but the plan pins its head {head}, so "
-                    "there was one; restore it from a copy made after the last release"
-                )
-            check_place(path)
-            create(path, budget)
-        return cls.read(path, budget=budget, head=head)
+        if path.exists():
+            return cls.read(path, budget=budget, head=head)
+        if head is not None:
+            raise LedgerError(
+                f"there is no ledger {str(path)!r}, but the plan pins its head {head}, so "
+                "there was one; restore it from a copy made after the last release"
+            )
+        check_place(path)
+        return cls(path, unmade=budget)
+
+    def make(self) -> None:
+        """Make the file, unless it is there: whatever another process made is opened."""
+        if self._unmade is None:
+            return
+        budget = self._unmade
+        create(self.path, budget)
+        self._connect()
+        self._unmade = None
+        try:
+            self._check_plan(budget, None)
+        except LedgerError:
+            self.close()
+            raise
 
     @classmethod
     def read(
@@ -110,7 +142,8 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file."""
-        self._connection.close()
+        if self._unmade is None:
+            self._connection.close()
 
     def __enter__(self) -> Ledger:
         return self
@@ -121,11 +154,15 @@ class Ledger:
     @property
     def budget(self) -> Fraction:
         """Return the whole epsilon that this ledger may spend."""
+        if self._unmade is not None:
+            return self._unmade
         return Fraction(self._genesis()[0])
 
     @property
     def charges(self) -> tuple[Charge, ...]:
         """Return every charge, oldest first, with the chain verified."""
+        if self._unmade is not None:
+            return ()
         head = self._genesis()[2]
         charges = []
         with refusing(self.path, "cannot be read"):
@@ -163,7 +200,14 @@ class Ledger:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Return every hash of the chain, oldest first: what the head is and has been."""
+        """Return every hash of the chain, oldest first; none before the ledger is made.
+
+        Another process may have made it meanwhile, so it is looked for again.
+        """
+        if self._unmade is not None and self.path.exists():
+            self.make()
+        if self._unmade is not None:
+            return ()
         return (self._genesis()[2], *(charge.hash for charge in self.charges))
 
     @property
@@ -180,7 +224,8 @@ class Ledger:
         """Raise unless ``epsilon`` is left and a charge can be recorded safely here."""
         self._require_budget(epsilon, measured=False)
         check_place(self.path)
-        sync_name(self.path)
+        if self._unmade is None:
+            sync_name(self.path)
 
     def record(
         self, measurement: Measurement, *, analysts: Sequence[str], mechanism: str
@@ -191,6 +236,7 @@ class Ledger:
         returned, nothing is charged, and this one is forgotten unseen.
         """
         encoded = measurement.encode()
+        self.make()
         with refusing(
             self.path,
             "could not record the release; nothing is shown. Run it again: "

@@ -3,7 +3,9 @@
 Guarantee  A ledger appears at its path whole, with its budget, or not at all; one that is
            there, or was there and left its write-ahead file, is never replaced.  After
            `sync_name` a loss of power does not make it disappear.  `connect` returns a
-           connection to a file that is a ledger of this version, inside and out.
+           connection to a file that is a ledger of this version, inside and out.  Where the
+           path is a link, all of this is about the file that it leads to: SQLite keeps the
+           write-ahead file beside that one.
 Requires   A file system with hard links and fsync.
 Numerics   Exact: the budget is a fraction, stored as text.
 """
@@ -56,6 +58,7 @@ _ADVICE = {
 
 def create(path: Path, budget: Fraction) -> None:
     """Make the ledger elsewhere and link it into place: it appears whole, or not at all."""
+    path = resolved(path)
     leftover = path.with_name(path.name + "-wal")
     if leftover.exists() and not path.exists():  # Unless another process just made it.
         raise LedgerError(
@@ -81,7 +84,7 @@ def create(path: Path, budget: Fraction) -> None:
 def sync_name(path: Path) -> None:
     """Bring the ledger's name to the disk; whoever made it may have died before that."""
     try:
-        descriptor = os.open(path.parent, os.O_RDONLY)
+        descriptor = os.open(resolved(path).parent, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
@@ -95,9 +98,9 @@ def sync_name(path: Path) -> None:
 
 def connect(path: Path) -> sqlite3.Connection:
     """Return a connection to a sound file; one that cannot be written to is only read."""
-    options = "mode=rw"
+    options, place = "mode=rw", resolved(path)
     if not _writable(path):
-        wal = path.with_name(path.name + "-wal")
+        wal = place.with_name(place.name + "-wal")
         if wal.exists() and wal.stat().st_size:
             raise LedgerError(
                 f"ledger {str(path)!r} has releases in its write-ahead file, which cannot be "
@@ -106,7 +109,7 @@ def connect(path: Path) -> sqlite3.Connection:
         options = "mode=ro&immutable=1"
     with refusing(path, "cannot be opened"):
         connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?{options}",
+            f"{place.as_uri()}?{options}",
             uri=True,
             timeout=_BUSY_SECONDS,
             isolation_level=None,
@@ -185,8 +188,14 @@ def refusing(path: Path, what: str) -> Iterator[None]:
         raise broken(path, "it holds what is no text") from None
 
 
+def resolved(path: Path) -> Path:
+    """Return the file that a path leads to, through links; one that leads nowhere, as far."""
+    return Path(os.path.realpath(path))  # Unlike Path.resolve it raises on no circle of links.
+
+
 def _writable(path: Path) -> bool:
-    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    place = resolved(path)
+    return os.access(place, os.W_OK) and os.access(place.parent, os.W_OK)
 
 
 def _write_genesis(path: Path, budget: Fraction) -> None:

@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from sqlmadp.errors import LedgerError
+from sqlmadp.private.ledger_file import resolved
 
 NETWORK = frozenset(
     {"afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs"}
@@ -33,7 +34,7 @@ _SET_LOCK = getattr(fcntl, "F_OFD_SETLK", None)
 
 def check_place(path: Path) -> None:
     """Raise LedgerError unless a charge can be recorded safely in the folder of ``path``."""
-    folder = path.parent
+    folder = resolved(path).parent
     if not folder.is_dir():
         raise LedgerError(f"the ledger's folder {str(folder)!r} does not exist; create it")
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
@@ -42,7 +43,7 @@ def check_place(path: Path) -> None:
             "nothing was read or spent. Make the file and its folder writable"
         )
     mounts = _MOUNTS.read_text(errors="replace") if _MOUNTS.exists() else ""
-    kind = file_system(mounts, folder.resolve())
+    kind = file_system(mounts, folder)
     if kind in NETWORK:
         raise _unlockable(path, f"is on a network file system ({kind})")
     try:

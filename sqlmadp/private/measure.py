@@ -1,6 +1,7 @@
 """Measure: the only way from the private table to anything that is shown.
 
-    stored?  ->  budget?  ->  calibrate: recheck, sensitivity, scale  ->  catalogue  ->  tie
+    stored?  ->  budget?  ->  calibrate: recheck, sensitivity, scales  ->  catalogue
+             ->  announce  ->  make the ledger, if there is none  ->  tie
              ->  count, A x, noise  ->  one transaction: budget, charge, measurement
              ->  read back what was stored
 
@@ -15,7 +16,7 @@ Numerics   Exact integers up to the noise; see `blocks`, `sensitivity` and `nois
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -27,15 +28,23 @@ from numpy.typing import NDArray
 from sqlmadp.errors import InterfaceError, SourceError
 from sqlmadp.private import noise
 from sqlmadp.private import sensitivity as effect
-from sqlmadp.private.blocks import checked_blocks, exact_answers
+from sqlmadp.private.blocks import (
+    checked_blocks,
+    coarseness,
+    divisor,
+    exact_answers,
+    grain,
+    weight_of_record,
+)
 from sqlmadp.private.catalogue import check_catalogue
-from sqlmadp.private.data_vector import read_cells
+from sqlmadp.private.data_vector import read_sums
 from sqlmadp.private.engines import Engine, Source, open_engine
 from sqlmadp.private.ledger import Ledger
 from sqlmadp.private.measurement import Measurement
-from sqlmadp.private.tie import move_on, tie
+from sqlmadp.private.tie import NOTED, Notice, check_tie, move_on, silent, stored, tie
 from sqlmadp.schema.domain import Domain
 from sqlmadp.schema.marginal import Block
+from sqlmadp.table.rows import Rows
 
 READ_FAILED = (
     "the private table could not be read; nothing was spent and nothing is shown, and the same "
@@ -47,16 +56,17 @@ READ_FAILED = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Calibrated:
-    """A strategy that may be measured, with the noise scale that one epsilon asks for."""
+    """A strategy that may be measured, with the noise scales that one epsilon asks for."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[Rows, ...]
     epsilon: Fraction
     sensitivity: int
-    scale: float
+    scales: tuple[float, ...]
+    """One per block."""
 
 
 def measure(
-    blocks: Sequence[Block],
+    blocks: Sequence[Rows | Block],
     *,
     source: Source,
     domain: Domain,
@@ -66,23 +76,34 @@ def measure(
     analysts: Sequence[str],
     mechanism: str,
     metadata: Mapping[str, Any],
+    notice: Notice = silent,
+    announce: Callable[[], None] = lambda: None,
 ) -> Measurement:
     """Spend ``epsilon`` once and return noisy answers to every row of ``blocks``.
 
     ``release`` is the hash of what was asked.  A completed release returns what is stored,
-    whatever the blocks are now, and spends nothing.
+    whatever the blocks are now, and spends nothing.  ``notice`` is told of notes beside the
+    table that cannot be written.  ``announce`` is called once nothing stands in the way of the
+    release any more, before a record is read; what it raises ends it.
     """
     if not isinstance(epsilon, Fraction) or epsilon <= 0:
         raise InterfaceError(f"epsilon must be a positive Fraction, not {epsilon!r}")
-    if (stored := ledger.find(release)) is not None:
-        return stored  # Already paid for and published: the same answers, free.
+    if (known := stored(ledger, release, notice)) is not None:
+        return known  # Already paid for and published: the same answers, free.
     ledger.require(epsilon)  # A cheap refusal before any data is read.
     strategy = calibrate(blocks, domain=domain, epsilon=epsilon)
     msgspec.json.encode(metadata)  # What cannot be stored is refused before it is measured.
     engine = open_engine(source, table=domain.table)
     try:
         check_catalogue(engine, domain)
-        tie(engine.identity, ledger)
+        names = engine.identity.names
+        check_tie(engine.identity, ledger.path, lambda: ledger.heads)
+        announce()
+        ledger.make()
+        if (known := stored(ledger, release, notice)) is not None:
+            return known  # Another process completed it while this one prepared.
+        ledger.require(epsilon)  # Its name is on the disk before anything is charged to it.
+        tie(engine.identity, ledger, notice)
         values = _noisy_answers_or_none(engine, domain, strategy)
     finally:
         engine.close()
@@ -92,32 +113,51 @@ def measure(
         release=release,
         blocks=strategy.blocks,
         values=values,
+        grains=tuple(grain(block) for block in strategy.blocks),
+        scales=strategy.scales,
         epsilon=strategy.epsilon,
         sensitivity=strategy.sensitivity,
-        scale=strategy.scale,
-        metadata=metadata,
+        metadata={**metadata, NOTED: names},
     )
     recorded = ledger.record(measurement, analysts=analysts, mechanism=mechanism)
-    move_on(engine.identity, ledger)
+    move_on(names, ledger, notice)
     return recorded
 
 
-def calibrate(blocks: Sequence[Block], *, domain: Domain, epsilon: Fraction) -> Calibrated:
-    """Recheck a strategy, and work out its sensitivity and noise scale from nothing else."""
+def calibrate(blocks: Sequence[Rows | Block], *, domain: Domain, epsilon: Fraction) -> Calibrated:
+    """Recheck a strategy, and work out its sensitivity and noise scales from nothing else.
+
+    The privacy loss is the sum over all answers of change / scale, and a record changes all blocks
+    together by at most the sensitivity.  So the scale of every block, in units of its grain, is
+    ``sensitivity / (grain * epsilon)``.
+    """
     checked = checked_blocks(blocks, domain)
     sensitivity = effect.l1_sensitivity(checked, domain)
-    scale = noise.noise_scale(sensitivity, epsilon)
-    return Calibrated(blocks=checked, epsilon=epsilon, sensitivity=sensitivity, scale=scale)
+    scales = []
+    for block in checked:
+        moves = effect.l1_sensitivity([block], domain)
+        change = moves // divisor(block) * weight_of_record(block)
+        scales.append(noise.noise_scale(change, epsilon * Fraction(moves, sensitivity)))
+    return Calibrated(
+        blocks=checked, epsilon=epsilon, sensitivity=sensitivity, scales=tuple(scales)
+    )
 
 
 def noisy_answers(
-    strategy: Calibrated, counts: Iterable[NDArray[np.int64]]
+    strategy: Calibrated, sums: Iterable[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], ...]:
-    """Return the noisy answers of one table, one array a block, from its exact counts."""
-    exact = [exact_answers(*pair) for pair in zip(strategy.blocks, counts, strict=True)]
-    noisy = noise.add_discrete_laplace(np.concatenate(exact), strategy.scale)
-    ends = np.cumsum([len(answers) for answers in exact])
-    return tuple(np.split(noisy, ends[:-1]))
+    """Return the noisy answers of one table, one array per block, from its data vectors."""
+    exact = [exact_answers(*pair) for pair in zip(strategy.blocks, sums, strict=True)]
+    noisy = list(exact)
+    by_scale: dict[float, list[int]] = {}
+    for number, scale in enumerate(strategy.scales):
+        by_scale.setdefault(scale, []).append(number)
+    for scale, own in by_scale.items():  # All draws of one scale at once: it is faster.
+        drawn = noise.add_discrete_laplace(np.concatenate([exact[n] for n in own]), scale)
+        ends = np.cumsum([len(exact[number]) for number in own])
+        for number, answers in zip(own, np.split(drawn, ends[:-1]), strict=True):
+            noisy[number] = answers
+    return tuple(noisy)
 
 
 def _noisy_answers_or_none(
@@ -129,8 +169,9 @@ def _noisy_answers_or_none(
     once it is gone, so that no traceback is chained to it.
     """
     try:
-        cells = read_cells(engine, domain, [block.marginal for block in strategy.blocks])
-        # One block after the other: only one has a count for every cell at a time.
-        return noisy_answers(strategy, (counts.dense() for counts in cells))
+        found = read_sums(engine, domain, strategy.blocks)
+        # One block after the other: only one has a sum for every vertex at a time.
+        pairs = zip(found, strategy.blocks, strict=True)
+        return noisy_answers(strategy, (sums.dense(coarseness(block)) for sums, block in pairs))
     except Exception:
         return None

@@ -43,6 +43,7 @@ _ATTEMPTS = 64
 _WORKER = "from sqlmadp.private.noise import _work; _work()"
 
 
+@lru_cache(maxsize=1024)  # Many blocks move alike.
 def noise_scale(sensitivity: int, epsilon: Fraction) -> float:
     """Return a scale whose privacy loss at ``sensitivity`` is at most ``epsilon``."""
     if sensitivity <= 0 or epsilon <= 0:

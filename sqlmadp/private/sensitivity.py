@@ -1,15 +1,19 @@
 """Sensitivity: how far one privacy unit can move the exact answers of all blocks together.
 
-Adding a record adds 1 to one cell of the table, so block b's answers move by the column of
-its matrix that holds the cell.  With f_b(cell) that column's sum of absolute values,
+A record's weights on the vertices of a block are not negative and sum to 1, whatever its values
+are.  So it moves the answers of the block's matrix M by a convex combination of columns of M and,
+since the L1 norm is convex, by no more than the same combination of the columns' sums of absolute
+values, signed entries and ramps included.  With f_b(record) that combination,
 
-    sensitivity  =  records  *  max over table cells of  sum_b f_b(cell)
+    sensitivity  =  records  *  max over records of  sum_b f_b(record)
 
 for as many records as are in one of two neighbouring tables only: those of a unit, or of two
 where neighbours have one unit replaced by another.
 
-The table has too many cells to try them all.  Each f_b depends on its scope's columns only,
-so it is split into one part a set T of columns, by inclusion and exclusion from cell 0:
+Where all columns of a block have one sum, f_b is that number.  Of the other blocks, those with
+longer pieces, or whose sums are rounded, count with their largest column.  What is left are
+functions of cells, too many to try them all.  Each f_b depends on its scope's columns only, so it
+is split into one part per set T of columns, by inclusion and exclusion from cell 0:
 
     g_T(x_T)  =  sum over U subset of T of  (-1)^(|T| - |U|) f(x_U, 0 elsewhere)
     f         =  sum over T of  g_T
@@ -24,10 +28,10 @@ another upper bound; the smaller one is returned.
 No caller may supply the number: a strategy that understates it would be measured with too
 little noise.
 
-Guarantee  For neighbouring tables, the exact answers of all blocks together differ by at most
-           ``l1_sensitivity(blocks, domain)`` in L1 norm.
+Guarantee  For neighbouring tables, the exact answers to the rows of all blocks together differ by
+           at most ``l1_sensitivity(blocks, domain)`` in L1 norm.
 Requires   Blocks that `checked_blocks` returned.
-Numerics   Exact: 64-bit integers, with overflow excluded by a bound taken in Python's.
+Numerics   Exact: 64-bit integers, with overflow excluded by limits and a bound taken in Python's.
 """
 
 from __future__ import annotations
@@ -36,50 +40,52 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from sqlmadp.errors import StrategyError
-from sqlmadp.private.blocks import MAX_CELLS
+from sqlmadp.private.blocks import MAX_CELLS, coarseness
 from sqlmadp.schema.domain import Domain
-from sqlmadp.schema.kronecker import KroneckerBlock, along
-from sqlmadp.schema.marginal import Block, Marginal, Partition, cell_map
+from sqlmadp.schema.marginal import Marginal, Partition, cell_map
+from sqlmadp.table.products import Products, along_each
+from sqlmadp.table.rows import Rows
 
 Table = NDArray[np.int64]
 Parts = dict[tuple[str, ...], Table]
 
 
-def l1_sensitivity(blocks: Sequence[Block], domain: Domain) -> int:
+def l1_sensitivity(blocks: Sequence[Rows], domain: Domain) -> int:
     """Return how far one unit can move the answers of all ``blocks``, in L1 norm."""
     records = domain.records_between_neighbours
     if not isinstance(records, int) or records < 1:
         raise StrategyError("a privacy unit owns a whole number of records, at least one")
-    constant, separate = 0, 0
+    apart, separate = 0, 0
     varying: list[tuple[Marginal, Table]] = []
     for block in blocks:
         sums = column_sums(block)
-        separate += int(sums.max(initial=0))
-        if (sums == sums[0]).all():
-            constant += int(sums[0])
+        largest = int(sums.max(initial=0))
+        separate += largest
+        uniform = bool((sums == sums[0]).all())
+        flat = all(part.is_flat for part in block.parts) and coarseness(block) == 1
+        if uniform or not flat:
+            apart += largest
         else:
-            varying.append((block.marginal, sums))
-    together = constant + _largest_sum(varying)
-    return min(together, separate) * records
+            labels = tuple(Partition(part.pieces) for part in block.parts)
+            varying.append((Marginal(block.scope, labels), sums))
+    return min(apart + _largest_sum(varying), separate) * records
 
 
-def column_sums(block: Block) -> Table:
-    """Return the sum of absolute values of every column of a block.
+def column_sums(block: Rows) -> Table:
+    """Return the sum of absolute values of every column of a block; of equal ones, one.
 
-    Of a Kronecker block column by column: fewer than 2^31 rows, each entry below 2^31, so no sum
-    reaches 2^62, nor one on the way, where `checked_blocks` bounds a height times entries of fewer
-    factors in the same way.
+    No sum of entries reaches 2^62, as `checked_blocks` made sure.  Nor does one on the way of a
+    grid of products, where a height times entries of fewer factors is bounded too.
     """
-    if isinstance(block, KroneckerBlock):
-        table: Table = np.asarray(block.heights, dtype=np.int64)
-        for axis, factor in enumerate(block.factors):
-            table = along(sparse.csr_array(abs(factor).T), table, axis)
-        return table.reshape(-1)
-    sums = np.zeros(block.marginal.size, dtype=np.int64)
-    np.add.at(sums, block.matrix.indices, abs(block.matrix.data))
+    if isinstance(block, Products):
+        columns = [abs(factor).T for factor in block.factors]
+        return np.asarray(along_each(block.heights[None], columns), dtype=np.int64).reshape(-1)
+    if block.given is None:  # Every vertex alone.
+        return np.array([block.weight], dtype=np.int64)
+    sums = np.zeros(block.given.shape[1], dtype=np.int64)
+    np.add.at(sums, block.given.indices, abs(block.given.data))
     return sums
 
 
@@ -118,7 +124,7 @@ def _refined(marginal: Marginal, sums: Table, finest: Mapping[str, Partition]) -
 
 
 def _split(table: Table, scope: tuple[str, ...]) -> Parts:
-    """Return the parts g_T of a function on ``scope``, one array with |T| axes a set T."""
+    """Return the parts g_T of a function on ``scope``, one array with |T| axes per set T."""
     parts: Parts = {(): table}
     for name in scope:
         finer: Parts = {}

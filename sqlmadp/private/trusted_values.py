@@ -48,6 +48,8 @@ class Values:
     """All values in order; none if there are more than `MOST_VALUES`."""
     low: Value
     high: Value
+    nulls: bool
+    """Whether some record lacks it, or holds what is of another type."""
 
 
 def read_public(table: PublicTable, source: Source, private: str) -> PublicTable:
@@ -89,13 +91,15 @@ def read_values(engine: Engine, column: SourceColumn) -> Values:
     few = present.copy().distinct().limit(MOST_VALUES + 1)
     values = [value for value in _column(engine.counts(few)["v"]) if value is not None]
     distinct = tuple(sorted(values)) if len(values) <= MOST_VALUES else ()
+    lacking = exp.select("v").from_(inner.copy()).where(exp.column("v").is_(exp.null())).limit(1)
+    nulls = len(engine.counts(lacking)["v"]) > 0
     if column.kind in {"boolean", "text", "untyped text"}:
-        return Values(distinct, None, None)
+        return Values(distinct, None, None, nulls)
     ends_of = exp.select(exp.Min(this=exp.column("v")).as_("low")).select(
         exp.Max(this=exp.column("v")).as_("high")
     )
     found = engine.counts(ends_of.from_(present.subquery("present")))
-    return Values(distinct, _column(found["low"])[0], _column(found["high"])[0])
+    return Values(distinct, _column(found["low"])[0], _column(found["high"])[0], nulls)
 
 
 def _or_none(engine: Engine, columns: list[SourceColumn]) -> list[tuple[Value, ...]] | None:

@@ -16,17 +16,18 @@ from scipy import sparse
 
 from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked
-from sqlmadp.certificate import Certificate
+from sqlmadp.certificate import Certificate, Skipped
 from sqlmadp.errors import NotSupportedError, ProgrammingError
 from sqlmadp.late import Base, find_base
 from sqlmadp.outlook import late_preview
 from sqlmadp.plan import MECHANISMS, Plan
-from sqlmadp.preview import Preview, preview
+from sqlmadp.preview import Preview, QueryError, preview
 from sqlmadp.private import Ledger
-from sqlmadp.release import Progress, Release, find
+from sqlmadp.release import Progress, Release, Results, asked_and_released
 from sqlmadp.report.buckets import Bucket, buckets
 from sqlmadp.schema.marginal import Block
 from sqlmadp.strategy.cache import StrategyCache
+from sqlmadp.table.old_blocks import as_blocks
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Question:
     rmse: float
     """The expected error of a typical answer under the plan's mechanism."""
     result: Result | None
+    failure: str = ""
+    """Why there are no rows though there is a release."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,12 @@ class Content:
     """The hash of what was asked, once it is released."""
     protection: str
     """What one of two neighbouring tables has and the other has not."""
+    left_out: tuple[str, ...]
+    """Which records are not counted, in words."""
+    units: bool
+    """Whether a person with several records is protected, as the schema's unit."""
+    error_meaning: str
+    """What ± covers."""
     cells: int
     analysts: int
     members: tuple[Member, ...]
@@ -111,6 +120,8 @@ class Content:
     """What holds whatever is asked, in words."""
     buckets: tuple[Bucket, ...] | None
     """None if there are too many to look at."""
+    skipped: tuple[Skipped, ...] = ()
+    """What was refused and left out, as far as the reader may know."""
 
     @property
     def spent(self) -> Fraction:
@@ -135,11 +146,10 @@ def gather(
     The plan's mechanism is shown beside the ones named, or beside all if none is.
     """
     progress("binding statements")
-    asked = Asked.bind(plan)
+    asked, done = asked_and_released(plan)
     if analyst is not None and asked.analyst(analyst) is None:
-        names = ", ".join(each.name for each in plan.analysts)
+        names = ", ".join(each.name for each in asked.plan.analysts)
         raise ProgrammingError(f"no analyst {analyst!r} in this plan; there are {names}")
-    done = find(asked)
     base = None if done is not None else _base(asked)
     beside = [m for m in MECHANISMS if not mechanisms or m in (*mechanisms, plan.mechanism)]
     previews = preview(asked, beside, cache, progress)
@@ -160,29 +170,59 @@ def gather(
         certificates[plan.mechanism] = late
     progress("answering")
     found = buckets(asked, _measured(asked, chosen, done, base), cache)
-    charges, head = _ledger(asked, analyst)
+    unsupported = {n: str(e) for n, e in previews.items() if isinstance(e, NotSupportedError)}
+    return assemble(
+        asked,
+        certificates,
+        chosen.queries,
+        reader=analyst,
+        results=None if done is None else done.results(),
+        base=base,
+        unsupported=unsupported,
+        found=found,
+    )
+
+
+def assemble(
+    asked: Asked,
+    certificates: Mapping[str, Certificate],
+    errors: Sequence[Sequence[QueryError]],
+    *,
+    reader: str | None = None,
+    results: Results | None = None,
+    base: Base | None = None,
+    unsupported: Mapping[str, str] | None = None,
+    found: Sequence[Bucket] | None = None,
+) -> Content:
+    """Return what a report shows, from certificates, expected errors and, once made, results."""
+    plan = asked.plan
+    charges, head = _ledger(asked, reader)
     certificate = certificates[plan.mechanism]
     return Content(
         plan=plan.path.name,
         table=asked.domain.table,
-        reader=analyst,
+        reader=reader,
         mechanism=plan.mechanism,
         epsilon=plan.epsilon,
         charge=plan.epsilon if base is None else base.epsilon(plan),
         budget=plan.budget,
         charges=charges,
         head=head,
-        release=None if done is None else asked.release_id,
+        release=None if results is None else asked.release_id,
         protection=asked.domain.protection,
+        left_out=asked.domain.left_out,
+        units=asked.domain.unit is not None,
+        error_meaning=asked.domain.error_meaning,
         cells=asked.domain.cells,
         analysts=len(plan.analysts),
-        members=tuple(_members(asked, chosen, certificates, done, analyst)),
-        interference={} if analyst is not None else _interference(certificate),
-        unsupported={n: str(e) for n, e in previews.items() if isinstance(e, NotSupportedError)},
+        members=tuple(_members(asked, errors, certificates, results, reader)),
+        interference={} if reader is not None else _interference(certificate),
+        unsupported=unsupported or {},
         total=certificate.total,
         to_utilitarian=certificate.bounds.beside(certificate.total)[0],
         promised=certificate.promised,
-        buckets=None if found is None else tuple(_seen_by(analyst, found)),
+        buckets=None if found is None else tuple(_seen_by(reader, found)),
+        skipped=tuple(e for e in certificate.skipped if reader in (None, e.analyst)),
     )
 
 
@@ -203,7 +243,7 @@ def _measured(
     found = [
         Block(block.marginal, sparse.csr_array(block.matrix / each.scale))
         for each in known
-        for block in each.blocks
+        for block in as_blocks(each.blocks)
     ]
     if done is None:
         epsilon = asked.plan.epsilon if base is None else base.epsilon(asked.plan)
@@ -218,9 +258,9 @@ def _measured(
 
 def _members(
     asked: Asked,
-    chosen: Preview,
+    errors: Sequence[Sequence[QueryError]],
     certificates: Mapping[str, Certificate],
-    done: Release | None,
+    results: Results | None,
     reader: str | None,
 ) -> list[Member]:
     members = []
@@ -237,8 +277,9 @@ def _members(
                 query.name,
                 query.statement.text,
                 query.rows,
-                chosen.queries[number][place].rmse,
-                None if done is None else done.result(analyst.name, query),
+                errors[number][place].rmse,
+                None if results is None else results[analyst.name].get(query.name),
+                "" if results is None else str(results.failed.get((analyst.name, query.name), "")),
             )
             for place, query in enumerate(own)
         ]
@@ -248,6 +289,7 @@ def _members(
 
 def _standing(certificate: Certificate, analyst: str, answers: float) -> Standing:
     found = certificate.analysts[analyst]
+    answers = answers or 1.0  # Whoever asks for no group at all has no answer, and no error.
     return Standing(
         alone=math.sqrt(found.alone / answers),
         together=math.sqrt(found.now / answers),

@@ -9,8 +9,8 @@ from sqlmadp.report.markup import Markup, element
 from sqlmadp.report.rows import shown_rows
 
 KEY = (
-    "± is the expected error: how far an answer typically is from the truth. A thin line on a bar, "
-    "and the range below a number, hold the true answer in about 95 of 100 cases."
+    "A thin line on a bar, and the range below a number, are 95% intervals for the count of the "
+    "records that were included."
 )
 
 
@@ -28,7 +28,7 @@ def questions(content: Content) -> Markup:
         for number_, member in enumerate(content.members)
     ]
     title = "Questions and answers" if content.released else "Questions"
-    key = [element("p", KEY)] if content.released else []
+    key = [element("p", f"{content.error_meaning} {KEY}")] if content.released else []
     return section("questions", title, *key, *([_filter(content)] if many else []), *parts)
 
 
@@ -56,6 +56,10 @@ def _question(member: Member, question: Question) -> Markup:
         element("pre", element("code", question.sql.strip())),
     )
     shown = [] if question.result is None else [shown_rows(question.name, question.result)]
+    notes = [] if question.result is None else [*question.result.notes]
+    if question.failure:
+        notes.append(f"This statement has no rows: {question.failure}. Nothing is lost.")
+    shown += [element("p", note, class_="note") for note in notes]
     return element(
         "section",
         element("h4", question.name),

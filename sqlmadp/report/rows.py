@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlmadp.answer.errors import interval
-from sqlmadp.answer.result import Result, is_number, number
+from sqlmadp.answer.result import Result, interval, is_number, number
 from sqlmadp.report.drawing import WIDTH, box, breadth, chart, label, line, short, ticks
 from sqlmadp.report.frames import scrolling
 from sqlmadp.report.markup import Markup, element, join
@@ -239,7 +238,7 @@ def _rows_table(result: Result, name: str) -> Markup:
         right = "right" if is_number(kind) else None
         head.append(element("th", column, scope="col", class_=right))
         if column in result.rmse:
-            sign = element("abbr", "±", title="expected error")
+            sign = element("abbr", "±", title="one standard error of the noise")
             head.append(element("th", sign, scope="col", class_="error"))
     body = [_row(result, place) for place in range(min(len(result.rows), SHOWN_ROWS))]
     hidden = len(result.rows) - SHOWN_ROWS

@@ -38,10 +38,12 @@ RULES = {
 }
 """What each mechanism does, after 'Under this rule'."""
 
+EXACT = "that the answers are exact: each carries random noise, whose size is stated with it"
+ONE_RECORD = (
+    "full protection for a person with several records: this release protects one record at a time"
+)
 NOT_PROMISED = (
-    "that the answers are exact: each carries random noise, whose size is stated with it",
     "anything about how long the program runs or how much memory it takes",
-    "anything about people who own more of the table than the promise speaks of",
     "that the questions, the declared values and this plan are secret: they are public",
     "anything, if the curator looked at the table to declare its values, changed the ledger, or "
     "charged the same people to two ledgers",
@@ -55,10 +57,22 @@ def certificate(content: Content) -> Iterator[Markup]:
     yield _section("What is promised to the people in the table", _promise(content))
     yield _section("Who gets what", *(_standing(content, member) for member in content.members))
     yield _section("Why that is fair", *_fairness(content))
-    listed = element("ul", *(element("li", words) for words in NOT_PROMISED))
+    listed = element("ul", *(element("li", words) for words in _not_promised(content)))
     yield _section("What is not promised", element("div", listed))
     if content.released is not None:
         yield _section("How to check this", _evidence(content))
+
+
+def _not_promised(content: Content) -> Iterator[str]:
+    yield EXACT
+    if content.left_out:
+        yield (
+            f"that all records are counted: {'; '.join(content.left_out)}. So counts can be lower "
+            "than in the table; ± does not include this"
+        )
+    if not content.units:
+        yield ONE_RECORD
+    yield from NOT_PROMISED
 
 
 def _section(title: str, *paragraphs: str) -> Markup:

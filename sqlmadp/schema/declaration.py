@@ -7,15 +7,16 @@
     type    = "integer"                # one cell an integer from min to max
     min     = 0
     max     = 99
-    outside = "clamp"                  # a record outside: "drop" (default), or to the nearest end
+    outside = "clamp"                  # a value outside: "null" (default), or to the nearest end
 
     [columns.sex]
-    type     = "category"              # one cell a value
+    type     = "category"              # one cell per value
     values   = ["female", "male"]      # all text or all integers, without duplicates
-    nullable = true                    # one more cell, for NULL; false by default
+    nullable = true                    # NULL is a value too: GROUP BY shows it; false by default
 
     [columns.insured]
-    type = "boolean"
+    type     = "boolean"
+    complete = true                    # a promise: no NULL, nothing undeclared; false by default
 
     [columns.born]
     type = "date"                      # one cell a day
@@ -36,6 +37,11 @@
     [public.regions]                   # a public table, which statements may join
     columns = ["state", "region"]      # (see ``schema.public``)
     rows    = [["CA", "West"], ["NY", "East"]]
+
+An undeclared value is read as NULL: conditions on it are unknown, aggregates of the column pass
+over it, COUNT(*) counts the record, and a statement that does not use the column does not see it.
+A column that is complete has no cell for NULL, which makes answers a little more accurate; a
+record that breaks the promise is counted nowhere.
 
 ``outside = "clamp"`` needs an order: integer, date or real.  Every mistake of a file is
 reported at once, each with its key, its line and what is allowed there.
@@ -61,7 +67,7 @@ LARGEST_COLUMN = 2**24
 """The most values that an integer column may have."""
 
 _TYPES: tuple[ColumnType, ...] = get_args(ColumnType)
-_KEYS = ("type", "nullable", "outside")
+_KEYS = ("type", "nullable", "complete", "outside")
 
 Bound = TypeVar("Bound", int, date, float)
 
@@ -113,14 +119,21 @@ def _columns(root: Table) -> list[Column]:
 def _column(name: str, table: Table) -> Column | None:
     """Return one column; None when its type is unknown.  What it reports is raised later."""
     kind = _type(table)
-    nullable = _nullable(table)
+    nullable, complete = _flag("nullable", table), _flag("complete", table)
+    if nullable and complete:
+        table.report(
+            "complete",
+            "is true, and so is nullable; allowed: one of the two, since a complete column has no "
+            "NULL",
+            code="nullable-and-complete",
+        )
     outside = _outside(kind, table)
     if kind is None:
         table.only((*_KEYS, "values", "min", "max"), "a column")
         return None
     own = ("values",) if kind == "category" else ("min", "max") if kind in ORDERED else ()
     table.only((*_KEYS, *own), f"a column of type {kind}")
-    column = Column(name=name, type=kind, nullable=nullable, outside=outside)
+    column = Column(name=name, type=kind, nullable=nullable, complete=complete, outside=outside)
     low: int | date | float | None
     high: int | date | float | None
     match kind:
@@ -146,21 +159,22 @@ def _type(table: Table) -> ColumnType | None:
     return None
 
 
-def _nullable(table: Table) -> bool:
-    nullable = table.values.get("nullable", False)
-    if isinstance(nullable, bool):
-        return nullable
-    table.refuse("nullable", "true or false")
+def _flag(key: str, table: Table) -> bool:
+    given = table.values.get(key, False)
+    if isinstance(given, bool):
+        return given
+    table.refuse(key, "true or false")
     return False
 
 
 def _outside(kind: ColumnType | None, table: Table) -> Outside:
-    outside = table.values.get("outside", "drop")
-    if outside not in ("drop", "clamp"):
-        table.refuse("outside", '"drop" or "clamp"')
+    outside = table.values.get("outside", "null")
+    if outside not in ("null", "clamp"):
+        hint = "Records are no longer left out: a value outside is read as NULL."
+        table.refuse("outside", '"null" or "clamp"', hint=hint if outside == "drop" else "")
     elif outside == "clamp" and kind is not None and kind not in ORDERED:
-        table.refuse("outside", f'"drop", because a column of type {kind} has no order')
-    return "clamp" if outside == "clamp" else "drop"
+        table.refuse("outside", f'"null", because a column of type {kind} has no order')
+    return "clamp" if outside == "clamp" else "null"
 
 
 def _values(table: Table) -> tuple[str, ...] | tuple[int, ...]:

@@ -11,8 +11,9 @@ queries compare the column with:
     real       e0, (e0, e1), e1, (e1, e2), e2, ...   for the edges e0 < e1 < ...
                that are ``minimum``, the cuts between, and ``maximum``
 
-A nullable column has one more cell, the last, for NULL.  The cells of the table are all
-combinations of its columns' cells; nothing is ever stored over all of them.
+An undeclared value is read as NULL, so every column has one more cell, the last, for NULL; only a
+column that is declared complete has none.  The cells of the table are all combinations of its
+columns' cells; nothing is ever stored over all of them.
 
 The domain also says who is protected: a privacy unit, and which tables are neighbours.
 """
@@ -28,7 +29,7 @@ from functools import cached_property
 from typing import Literal
 
 ColumnType = Literal["category", "boolean", "integer", "date", "real"]
-Outside = Literal["drop", "clamp"]
+Outside = Literal["null", "clamp"]
 Neighbours = Literal["add_remove", "replace"]
 Value = str | int | bool | date | float | None
 
@@ -42,8 +43,12 @@ class Column:
     name: str
     type: ColumnType
     nullable: bool = False
-    outside: Outside = "drop"
-    """What becomes of a record whose value is not declared: dropped, or moved to the end."""
+    """Whether NULL is a declared value, which GROUP BY shows as a group."""
+    complete: bool = False
+    """Whether the curator promises that nothing is undeclared: a record that breaks the promise is
+    counted nowhere."""
+    outside: Outside = "null"
+    """What becomes of a value beyond the ends: it is read as NULL, or moved to the nearest end."""
     values: tuple[str, ...] | tuple[int, ...] = ()
     """The declared values of a category, all text or all integers."""
     minimum: int | date | float | None = None
@@ -74,7 +79,7 @@ class Column:
     @cached_property
     def size(self) -> int:
         """Return the number of cells, the NULL cell included."""
-        return self.declared + self.nullable
+        return self.declared + (not self.complete)
 
     @cached_property
     def declared(self) -> int:
@@ -92,8 +97,8 @@ class Column:
 
     @property
     def null_cell(self) -> int | None:
-        """Return the number of the NULL cell, or None for a column without one."""
-        return self.declared if self.nullable else None
+        """Return the number of the NULL cell, or None for a complete column."""
+        return None if self.complete else self.declared
 
     @property
     def ordinal_bounds(self) -> tuple[int, int]:
@@ -205,8 +210,37 @@ class Domain:
         who = "one record"
         if self.unit is not None:
             most = self.unit.max_records
-            who = f"one {self.unit.column!r} with up to {most} record{'s' * (most > 1)}"
+            of_them = "1 of them is" if most == 1 else f"{most} of them are"
+            who = f"one {self.unit.column!r} with all of its records (at most {of_them} counted)"
         return f"replacing {who}" if self.neighbours == "replace" else f"adding or removing {who}"
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Return which records are not counted, in words; none where every record is."""
+        found = []
+        if self.unit is not None:
+            most, whose = self.unit.max_records, self.unit.column
+            found.append(f"at most {most} record{'s' * (most > 1)} per {whose!r} are counted")
+            if self.unit.nulls == "drop":
+                found.append(f"records without a {whose!r} are not counted")
+        promised = [repr(column.name) for column in self.columns if column.complete]
+        if promised:
+            found.append(
+                "the curator promises that no record has NULL or an undeclared value in "
+                f"{', '.join(promised)}, and one that has is not counted"
+            )
+        return tuple(found)
+
+    @property
+    def error_meaning(self) -> str:
+        """Return what the error that is stated with an answer covers, and what it does not."""
+        noise = "± is one standard error of the noise, for the records that were included"
+        if not self.left_out:
+            return f"{noise}: all records of the table."
+        return (
+            f"{noise}. It does not cover records that were not: {'; '.join(self.left_out)}. "
+            "So counts can be lower than in the table."
+        )
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sqlmadp.table.partition import Partition as Vertices
+
 Labels = NDArray[np.int64]
 
 
@@ -90,6 +92,15 @@ class Marginal:
     def size(self) -> int:
         """Return the number of cells (exact, of any size)."""
         return math.prod(self.shape)
+
+    @property
+    def parts(self) -> tuple[Vertices, ...]:
+        """Return the partitions with every group as a vertex, numbered as they are here."""
+        zeros = (np.zeros(partition.size, dtype=np.int64) for partition in self.partitions)
+        return tuple(
+            Vertices(each.labels, np.zeros(each.labels.shape, dtype=np.int64), degrees)
+            for each, degrees in zip(self.partitions, zeros, strict=True)
+        )
 
     def resolves(self, other: Marginal) -> bool:
         """Return whether this marginal tells apart all that ``other`` does."""

@@ -17,7 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sqlmadp.sql.syntax import NOT_NULL, Node, cast, fingerprint, function, operator, unaliased
+from sqlglot import exp
+
+from sqlmadp.sql.tree import Call, Node, binary, call_of, cast, not_null, text
 
 PieceKind = Literal["count", "sum", "histogram"]
 
@@ -35,7 +37,8 @@ class Piece:
     @property
     def key(self) -> str:
         """Return text that is equal just when two pieces are."""
-        return fingerprint([self.kind, list(self.where), self.value])
+        value = "" if self.value is None else text(self.value)
+        return "\n".join([self.kind, value, *map(text, self.where)])
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ class Aggregate:
 
 _ALIASES: Final = {
     "countif": "count_if",
-    "count_star": "count",
+    "percentile_cont": "quantile_cont",
+    "percentile_disc": "quantile_disc",
     "mean": "avg",
     "favg": "avg",
     "fsum": "sum",
@@ -81,42 +85,52 @@ PRIVATE: Final = frozenset(
 
 def is_aggregate(node: Node) -> bool:
     """Return whether an expression is one of the aggregates that are answered."""
-    return node["class"] == "FUNCTION" and node["function_name"].lower() in PRIVATE
+    call = call_of(node)
+    return call is not None and call.name in PRIVATE
 
 
 def canonical(name: str) -> str:
     """Return the one name of an aggregate that has several."""
-    return _ALIASES.get(name.lower(), name.lower())
+    return _ALIASES.get(name, name)
 
 
-def arguments(call: Node) -> tuple[int, ...]:
+def arguments(call: Call) -> tuple[int, ...]:
     """Return how many arguments a call of an aggregate may have."""
-    name = canonical(call["function_name"])
+    name = canonical(call.name)
     if name == "count":
         return (0, 1)
     if name in QUANTILES:
-        return (1,) if call["order_bys"]["orders"] else (2,)
-    if name == "mode" and call["order_bys"]["orders"]:
+        return (1,) if call.orders else (2,)
+    if name == "mode" and call.orders:
         return (0,)
     return (2,) if name in PAIRS or name == "regr_count" else (1,)
 
 
-def describe(call: Node) -> Aggregate:
+def is_count_star(call: Call) -> bool:
+    """Return whether a call is COUNT(*)."""
+    return call.name == "count" and all(isinstance(a, exp.Star) for a in call.arguments)
+
+
+def describe(node: Node) -> Aggregate:
     """Return what a resolved call of an aggregate is worked out from."""
-    name = canonical(call["function_name"])
-    where = (call["filter"],) if call["filter"] is not None else ()
-    arguments = [unaliased(argument["expression"]) for argument in call["arguments"]]
-    orders = call["order_bys"]["orders"]
+    call = call_of(node)
+    if call is None:
+        raise TypeError("only a call of an aggregate can be described")
+    name = canonical(call.name)
+    where = () if call.where is None else (call.where,)
+    given = [] if is_count_star(call) else list(call.arguments)
     fraction: Node | None = None
     descending = False
-    if orders:  # WITHIN GROUP (ORDER BY value): the fraction is what stands in the parentheses.
-        descending = orders[0]["type"] == "DESCENDING"
-        fraction = arguments[0] if arguments else None
-        arguments = [unaliased(orders[0]["expression"])]
+    if (
+        call.orders
+    ):  # WITHIN GROUP (ORDER BY value): the fraction is what stands in the parentheses.
+        descending = bool(call.orders[0].args.get("desc"))
+        fraction = given[0] if given else None
+        given = [call.orders[0].this]
     elif name in QUANTILES:
-        *arguments, fraction = arguments
-    pieces = _PIECES.get(name, _histogram)(name, where, arguments)
-    return Aggregate(name, call, tuple(pieces), fraction, descending)
+        *given, fraction = given
+    pieces = _PIECES.get(name, _histogram)(name, where, given)
+    return Aggregate(name, node, tuple(pieces), fraction, descending)
 
 
 Where = tuple[Node, ...]
@@ -125,7 +139,7 @@ Where = tuple[Node, ...]
 def _count(name: str, where: Where, arguments: list[Node]) -> list[Piece]:
     if name == "count_if":
         return [Piece("count", (*where, *arguments))]
-    present = [operator(NOT_NULL, argument) for argument in arguments]
+    present = [not_null(argument) for argument in arguments]
     return [Piece("count", (*where, *present))]
 
 
@@ -142,15 +156,15 @@ def _moments(_: str, where: Where, arguments: list[Node]) -> list[Piece]:
     return [
         Piece("sum", where, arguments[0]),
         *_count("count", where, arguments),
-        Piece("sum", where, function("*", value, value)),
+        Piece("sum", where, binary(exp.Mul, value, value)),
     ]
 
 
 def _pairs(_: str, where: Where, arguments: list[Node]) -> list[Piece]:
     # DuckDB's first argument is y, the second x.
-    both = (*where, *(operator(NOT_NULL, argument) for argument in arguments))
+    both = (*where, *(not_null(argument) for argument in arguments))
     y, x = (cast(argument, "DOUBLE") for argument in arguments)
-    values = [x, y, function("*", x, x), function("*", y, y), function("*", x, y)]
+    values = [x, y, *(binary(exp.Mul, *pair) for pair in ((x, x), (y, y), (x, y)))]
     return [Piece("count", both), *(Piece("sum", both, value) for value in values)]
 
 

@@ -1,8 +1,8 @@
 """The allow-list: which parts of SQL an analyst's statement may be made of.
 
-Every node of the syntax tree must be of a listed class and type, with no field that is
-not known here, and every function must be listed by name.  Whatever is not listed is
-refused; the rest of this module only finds good words for it.
+Every node of sqlglot's tree must be of a listed class, with no argument that is not known here, and
+every function must be listed by name.  Whatever is not listed is refused; the rest of this module
+only finds good words for it.
 
 A listed function depends on its arguments alone: not on the clock, the session, the
 settings or chance.
@@ -12,101 +12,105 @@ from __future__ import annotations
 
 from typing import Final
 
+from sqlglot import exp
+
 from sqlmadp.sql.aggregates import PRIVATE
-from sqlmadp.sql.syntax import Node
+from sqlmadp.sql.grammar import Lookup, Node, Prefix
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-EXPRESSIONS: Final = frozenset(
-    {
-        ("COLUMN_REF", "COLUMN_REF"),
-        ("CONSTANT", "VALUE_CONSTANT"),
-        ("COMPARISON", "COMPARE_EQUAL"),
-        ("COMPARISON", "COMPARE_NOTEQUAL"),
-        ("COMPARISON", "COMPARE_LESSTHAN"),
-        ("COMPARISON", "COMPARE_GREATERTHAN"),
-        ("COMPARISON", "COMPARE_LESSTHANOREQUALTO"),
-        ("COMPARISON", "COMPARE_GREATERTHANOREQUALTO"),
-        ("COMPARISON", "COMPARE_DISTINCT_FROM"),
-        ("COMPARISON", "COMPARE_NOT_DISTINCT_FROM"),
-        ("CONJUNCTION", "CONJUNCTION_AND"),
-        ("CONJUNCTION", "CONJUNCTION_OR"),
-        ("OPERATOR", "OPERATOR_NOT"),
-        ("OPERATOR", "OPERATOR_IS_NULL"),
-        ("OPERATOR", "OPERATOR_IS_NOT_NULL"),
-        ("OPERATOR", "OPERATOR_COALESCE"),
-        ("OPERATOR", "OPERATOR_TRY"),
-        ("OPERATOR", "COMPARE_IN"),
-        ("OPERATOR", "COMPARE_NOT_IN"),
-        ("OPERATOR", "ARRAY_EXTRACT"),
-        ("OPERATOR", "ARRAY_SLICE"),
-        ("BETWEEN", "COMPARE_BETWEEN"),
-        ("BETWEEN", "COMPARE_NOT_BETWEEN"),
-        ("CASE", "CASE_EXPR"),
-        ("CAST", "OPERATOR_CAST"),
-        ("FUNCTION", "FUNCTION"),
-    }
-)
-"""Class and type of every expression that may occur over records."""
+_OPERANDS = frozenset({"this", "expression"})
+EXPRESSIONS: Final[dict[type[exp.Expr], frozenset[str]]] = {
+    exp.Column: _words("this table"),
+    exp.Literal: _words("this is_string"),
+    exp.ByteString: _words("this"),
+    exp.RawString: _words("this"),
+    exp.Boolean: _words("this"),
+    exp.Null: frozenset(),
+    exp.Not: _words("this"),
+    exp.Neg: _words("this"),
+    exp.BitwiseNot: _words("this"),
+    Prefix: _words("this sign"),
+    **dict.fromkeys((exp.And, exp.Or), _OPERANDS),
+    **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE), _OPERANDS),
+    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ), _OPERANDS),
+    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod), _OPERANDS),
+    exp.DPipe: _OPERANDS | {"safe"},
+    exp.Div: _OPERANDS | {"typed", "safe"},
+    exp.Pow: _OPERANDS | {"sign"},
+    **dict.fromkeys((exp.BitwiseAnd, exp.BitwiseOr), _OPERANDS),
+    **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), _OPERANDS),
+    **dict.fromkeys((exp.Like, exp.ILike), _OPERANDS | {"negate"}),
+    **dict.fromkeys((exp.Glob, exp.SimilarTo, exp.StartsWith), _OPERANDS),
+    **dict.fromkeys((exp.RegexpLike, exp.RegexpFullMatch), _OPERANDS),
+    exp.Escape: _OPERANDS,
+    exp.Is: _OPERANDS | {"negate"},
+    exp.In: _words("this expressions"),
+    exp.Between: _words("this low high"),
+    exp.Case: _words("this ifs default"),
+    exp.If: _words("this true"),
+    exp.Cast: _words("this to"),
+    exp.TryCast: _words("this to safe"),
+    exp.Interval: _words("this unit"),
+    exp.Bracket: _words("this expressions offset safe returns_list_for_maps"),
+    exp.Slice: _OPERANDS | {"step"},
+    exp.Array: _words("expressions bracket_notation"),
+    exp.Anonymous: _words("this expressions"),
+    exp.Filter: _OPERANDS,
+    exp.WithinGroup: _OPERANDS,
+    Lookup: _words("this source alias where exists"),
+}
+"""Every expression that may occur over records, with its arguments."""
 
-AROUND: Final = frozenset(
-    {
-        ("STAR", "STAR"),
-        ("OPERATOR", "GROUPING_FUNCTION"),
-        ("SUBQUERY", "SUBQUERY"),
-        *(("WINDOW", f"WINDOW_{name}") for name in ("AGGREGATE", "ROW_NUMBER", "RANK")),
-        *(("WINDOW", f"WINDOW_{name}") for name in ("RANK_DENSE", "PERCENT_RANK", "CUME_DIST")),
-        *(("WINDOW", f"WINDOW_{name}") for name in ("NTILE", "LEAD", "LAG", "FILL")),
-        *(("WINDOW", f"WINDOW_{name}") for name in ("FIRST_VALUE", "LAST_VALUE", "NTH_VALUE")),
-    }
-)
+AROUND: Final[dict[type[exp.Expr], frozenset[str]]] = {
+    exp.Star: _words("except_ replace"),
+    exp.Subquery: _words("this"),
+    exp.Exists: _words("this"),
+    exp.Any: _words("this"),
+    exp.All: _words("this"),
+    exp.In: _words("this expressions query"),
+    exp.IgnoreNulls: _words("this"),
+    exp.RespectNulls: _words("this"),
+    exp.Window: _words("this partition_by order spec over"),
+}
 """What may occur over answers besides."""
 
-_COMMON = {"class", "type", "alias", "query_location", "query_location_length"}
-FIELDS: Final = {
-    "COLUMN_REF": _COMMON | {"column_names"},
-    "CONSTANT": _COMMON | {"literal"},
-    "COMPARISON": _COMMON | {"left", "right"},
-    "CONJUNCTION": _COMMON | {"children"},
-    "OPERATOR": _COMMON | {"children"},
-    "BETWEEN": _COMMON | {"input", "lower", "upper"},
-    "CASE": _COMMON | {"case_checks", "else_expr"},
-    "CAST": _COMMON | {"child", "try_cast", "type_expr"},
-    "FUNCTION": _COMMON
-    | {"function_name", "schema", "catalog", "qualified_name", "arguments", "filter"}
-    | {"order_bys", "distinct", "is_operator", "export_state"},
-    "STAR": _COMMON
-    | {"relation_name", "exclude_list", "replace_list", "columns", "expr"}
-    | {"qualified_exclude_list", "rename_list"},
-    "SUBQUERY": _COMMON | {"subquery_type", "subquery", "child", "comparison_type"},
-    "WINDOW": _COMMON
-    | {"function_name", "schema", "catalog", "partitions", "orders", "start", "end", "start_expr"}
-    | {"end_expr", "offset_expr", "default_expr", "ignore_nulls", "filter_expr", "distinct"}
-    | {"exclude_clause", "arg_orders", "has_ignore_nulls", "arguments", "qualified_name"},
-    "TYPE": _COMMON | {"catalog", "schema", "type_name", "children", "qualified_name"},
-    "SELECT_NODE": {"type", "modifiers", "cte_map", "select_list", "from_table", "where_clause"}
-    | {"group_expressions", "group_sets", "aggregate_handling", "having", "sample", "qualify"},
-    "SET_OPERATION_NODE": {"type", "modifiers", "cte_map", "setop_type", "setop_all", "children"}
-    | {"left", "right"},
-    "SUBQUERY_REF": {"type", "alias", "sample", "query_location", "query_location_length"}
-    | {"subquery", "column_name_alias"},
-    "EXPRESSION_LIST": {"type", "alias", "sample", "query_location", "query_location_length"}
-    | {"expected_names", "expected_types", "values"},
-    "EMPTY": {"type", "alias", "sample", "query_location", "query_location_length"},
-    "JOIN": {"type", "alias", "sample", "query_location", "query_location_length", "left", "right"}
-    | {"condition", "join_type", "ref_type", "using_columns", "delim_flipped", "is_implicit"}
-    | {"duplicate_eliminated_columns", "ranking_expression", "nearest_count"}
-    | {"nearest_order_type", "nearest_approx"},
-    "BASE_TABLE": {"type", "alias", "sample", "query_location", "query_location_length"}
-    | {"schema_name", "table_name", "column_name_alias", "catalog_name", "at_clause"}
-    | {"qualified_name"},
+QUERIES: Final[dict[type[exp.Expr], frozenset[str]]] = {
+    exp.Select: _words(
+        "with_ expressions distinct from_ joins where group having qualify order limit offset"
+    ),
+    **dict.fromkeys(
+        (exp.Union, exp.Except, exp.Intersect),
+        _words("with_ this expression distinct by_name order limit offset"),
+    ),
+    exp.Subquery: _words("this alias with_ order limit offset joins"),
+    exp.With: _words("expressions"),
+    exp.CTE: _words("this alias materialized"),
+    exp.Table: _words("this alias joins"),
+    exp.Values: _words("expressions alias"),
+    exp.Join: _words("this on side kind using method"),
+    exp.Group: _words("expressions all"),
+    exp.Limit: _words("expression limit_options"),
+    exp.Fetch: _words("direction count limit_options"),
+    exp.LimitOptions: _words("percent"),
+    exp.Offset: _words("expression"),
+    exp.Distinct: _words("on expressions"),
 }
-"""The fields of each class of node; a node with any other field is not understood."""
+"""Every part of a query around its expressions, with its arguments."""
 
-TYPES: Final = _words(
+
+def has_only_known_arguments(node: Node, known: dict[type[exp.Expr], frozenset[str]]) -> bool:
+    """Return whether a node is of a known class, with no argument that is not understood here."""
+    names = known.get(type(node))
+    return names is not None and all(
+        name in names for name, value in node.args.items() if value not in (None, False, [], "")
+    )
+
+
+TYPES: Final = frozenset({"double precision", "character varying"}) | _words(
     """
     bool boolean logical tinyint int1 smallint int2 short integer int int4 signed bigint int8
     long hugeint int128 utinyint uint8 usmallint uint16 uinteger uint32 ubigint uint64 uhugeint
@@ -118,7 +122,6 @@ TYPES: Final = _words(
 
 FUNCTIONS: Final = _words(
     """
-    + - * / // % ** ^ & | << >> ~ @ || ^@ ~~ !~~ ~~* !~~* ~~~ !__postfix
     abs acos acosh add ascii asin asinh atan atan2 atanh base64 bin bit_count bit_length cbrt
     ceil ceiling century char_length character_length chr concat concat_ws contains cos cosh cot
     damerau_levenshtein date_add date_diff date_part date_sub date_trunc datediff datepart datesub
@@ -140,7 +143,10 @@ FUNCTIONS: Final = _words(
     upper week weekday weekofyear width_bucket xor year yearweek
     """
 )
-"""The scalar functions and operators that may be used."""
+"""The scalar functions that may be used."""
+
+SPECIAL: Final = _words("coalesce try")
+"""What reads like a function and is none to DuckDB."""
 
 OUTER_AGGREGATES: Final = PRIVATE | _words(
     """
@@ -166,8 +172,3 @@ CLOCK_AND_SESSION: Final = _words(
     """
 )
 """Words that read like columns but ask for the clock or the session."""
-
-
-def has_only_known_fields(node: Node, kind: str) -> bool:
-    """Return whether a node has exactly the fields of its kind that are understood here."""
-    return kind in FIELDS and node.keys() <= FIELDS[kind]

@@ -1,7 +1,8 @@
 """Binding: one statement becomes private blocks over the domain and what runs around them.
 
-    parse     DuckDB's syntax tree                                       sandbox
-    rewrite   every part is on the allow-list, every name is known; split rewrite, selects, resolve
+    read      sqlglot's tree, faithful to what DuckDB reads              read, grammar, dialects
+    check     every part is on the allow-list, every name is known       check, names, selects
+    split     private blocks, and what runs around them                  split, resolve
     describe  names and types of the result, by DuckDB                   sandbox
     evaluate  predicates, keys and values over declared values, by DuckDB evaluate, predicate
     group     rows over the cells of marginals                           blocks, groups
@@ -13,25 +14,28 @@ Nothing here sees data.  A statement that cannot be bound is refused with every 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.blocks import private_block
 from sqlmadp.sql.bound import BoundQuery
+from sqlmadp.sql.dialects import DUCKDB
 from sqlmadp.sql.evaluate import EvaluationError, Evaluator, SlowExpressionError
 from sqlmadp.sql.factor import TooManyCellsError
 from sqlmadp.sql.groups import TooManyGroupsError
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.outer import bound_query
 from sqlmadp.sql.predicate import conjuncts, pieces
+from sqlmadp.sql.read import Reading, deep_recursion
 from sqlmadp.sql.real import cuts_of, uses
-from sqlmadp.sql.resolved import Resolved
-from sqlmadp.sql.rewrite import Rewritten, rewrite
-from sqlmadp.sql.sandbox import ResultColumns, UnfaithfulError
+from sqlmadp.sql.resolve import Resolved
+from sqlmadp.sql.sandbox import ResultColumns
+from sqlmadp.sql.split import Divided, divide
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.syntax import span
+from sqlmadp.sql.tree import span
 
-__all__ = ["BoundQuery", "bind", "bind_all", "cuts"]
+__all__ = ["BoundQuery", "bind", "bind_all", "bind_each", "cuts"]
 
 
 def cuts(
@@ -48,13 +52,14 @@ def cuts(
         return found
     evaluator = Evaluator(domain, limits)
     statements = list(statements)
-    evaluator.sandbox.read_ahead(statement.text for statement in statements)
-    for statement in statements:
-        try:
-            for column, value in _cuts_of(statement, evaluator):
-                found[column].add(value)
-        except SqlError:
-            continue
+    with deep_recursion(limits):
+        readings = evaluator.sandbox.read(statements)
+        for statement, reading in zip(statements, readings, strict=True):
+            try:
+                for column, value in _cuts_of(statement, reading, evaluator):
+                    found[column].add(value)
+            except SqlError:
+                continue
     return found
 
 
@@ -74,33 +79,52 @@ def bind_all(
 
     ``entries`` are those of the queries that the plan has already.
     """
-    statements = list(statements)
+    bound, problems = bind_each(statements, evaluator, entries=entries)
+    if problems:
+        raise SqlError(problem for place in sorted(problems) for problem in problems[place])
+    return list(bound.values())
+
+
+def bind_each(
+    statements: Iterable[Statement], evaluator: Evaluator, *, entries: int = 0
+) -> tuple[dict[int, BoundQuery], dict[int, tuple[Problem, ...]]]:
+    """Return the statements that can be bound, and the mistakes of the others, by their place."""
+    with deep_recursion(evaluator.limits):
+        return _bind_each(list(statements), evaluator, entries)
+
+
+def _bind_each(
+    statements: list[Statement], evaluator: Evaluator, entries: int
+) -> tuple[dict[int, BoundQuery], dict[int, tuple[Problem, ...]]]:
     problems: dict[int, tuple[Problem, ...]] = {}
-    parts: dict[int, tuple[Rewritten, ResultColumns]] = {}
-    bound: list[BoundQuery] = []
-    evaluator.sandbox.read_ahead(statement.text for statement in statements)
-    for place, statement in enumerate(statements):
+    parts: dict[int, tuple[Divided, ResultColumns]] = {}
+    bound: dict[int, BoundQuery] = {}
+    readings = evaluator.sandbox.read(statements)
+    for place, (statement, reading) in enumerate(zip(statements, readings, strict=True)):
         try:
-            rewritten, columns = _rewrite(statement, evaluator)
-            for resolved in rewritten.blocks:
+            divided, columns = _divide(statement, reading, evaluator)
+            for resolved in divided.blocks:
                 _require_cuts(resolved, statement, evaluator)
-            parts[place] = rewritten, columns
+            parts[place] = divided, columns
         except SqlError as error:
             problems[place] = error.problems
-    _prepare([rewritten for rewritten, _ in parts.values()], evaluator)
-    for place, (rewritten, columns) in parts.items():
+    _prepare([divided for divided, _ in parts.values()], evaluator)
+    for place, (divided, columns) in parts.items():
         try:
-            bound.append(_bind(statements[place], rewritten, columns, evaluator))
+            query = _bind(statements[place], divided, columns, evaluator)
         except SqlError as error:
             problems.setdefault(place, error.problems)
             continue
-        entries += bound[-1].entries
-        if entries > evaluator.limits.plan_cells:
-            problems[place] = (_too_many_entries(statements[place], entries, evaluator.limits),)
-            break  # Before the memory is full.
-    if problems:
-        raise SqlError(problem for place in sorted(problems) for problem in problems[place])
-    return bound
+        if entries + query.entries > evaluator.limits.plan_cells:  # Before the memory is full.
+            whole = entries + query.entries
+            problems[place] = (_too_many_entries(statements[place], whole, evaluator.limits),)
+            continue
+        entries += query.entries
+        reading = readings[place]
+        if isinstance(reading, Reading) and statements[place].dialect != DUCKDB:
+            query = replace(query, read_as=reading.sql)
+        bound[place] = query
+    return bound, problems
 
 
 def _too_many_entries(statement: Statement, entries: int, limits: Limits) -> Problem:
@@ -113,11 +137,11 @@ def _too_many_entries(statement: Statement, entries: int, limits: Limits) -> Pro
 
 
 def _bind(
-    statement: Statement, rewritten: Rewritten, columns: ResultColumns, evaluator: Evaluator
+    statement: Statement, divided: Divided, columns: ResultColumns, evaluator: Evaluator
 ) -> BoundQuery:
     """Evaluate a statement, putting whatever goes wrong into words."""
     try:
-        return _evaluate(statement, rewritten, columns, evaluator)
+        return _evaluate(statement, divided, columns, evaluator)
     except EvaluationError as error:
         raise statement.refuse(
             "evaluation",
@@ -148,10 +172,6 @@ def _bind(
             f"the domain allows {error.groups:,} groups; at most {error.limit:,} are returned",
             hint=f"Group by fewer columns or by coarser expressions. {advice('groups')}",
         ) from None
-    except UnfaithfulError:
-        raise statement.refuse(
-            "unfaithful", "a construct in this statement cannot be carried over faithfully"
-        ) from None
 
 
 def _remedy(message: str) -> str:
@@ -166,38 +186,35 @@ def _remedy(message: str) -> str:
     return "This happens on a value that the schema declares; TRY(...) or CASE avoids it."
 
 
-def _prepare(rewritten: Iterable[Rewritten], evaluator: Evaluator) -> None:
+def _prepare(divided: Iterable[Divided], evaluator: Evaluator) -> None:
     """Do in few steps what binding would otherwise do statement by statement."""
-    rewritten = list(rewritten)
-    blocks = [block for whole in rewritten for block in whole.blocks]
-    evaluator.sandbox.print_ahead(
-        tree for whole in rewritten for tree in (whole.tree, whole.untouched)
-    )
     evaluator.prepare(
-        [
-            piece
-            for part in blocks
-            for node in part.predicates()
-            for conjunct in conjuncts(node)
-            for piece in pieces(conjunct)
-        ],
-        [node for part in blocks for node in (*part.keys, *part.values())],
+        piece
+        for whole in divided
+        for part in whole.blocks
+        for node in part.predicates()
+        for conjunct in conjuncts(node)
+        for piece in pieces(conjunct)
     )
 
 
-def _rewrite(statement: Statement, evaluator: Evaluator) -> tuple[Rewritten, ResultColumns]:
-    sandbox = evaluator.sandbox
-    tree = sandbox.parse(statement)
-    rewritten = rewrite(tree, statement, evaluator.domain, sandbox, evaluator.limits)
-    columns = sandbox.describe(statement)
-    if rewritten.problems:
-        raise SqlError(rewritten.problems)
-    return rewritten, columns
+def _divide(
+    statement: Statement, reading: Reading | SqlError, evaluator: Evaluator
+) -> tuple[Divided, ResultColumns]:
+    if isinstance(reading, SqlError):
+        raise reading
+    divided = divide(reading.tree, statement, evaluator.domain, evaluator.sandbox, evaluator.limits)
+    columns = evaluator.sandbox.describe(statement, reading.sql)
+    if divided.problems:
+        raise SqlError(divided.problems)
+    return divided, columns
 
 
-def _cuts_of(statement: Statement, evaluator: Evaluator) -> list[tuple[str, float]]:
-    rewritten, _ = _rewrite(statement, evaluator)
-    return [pair for part in rewritten.blocks for pair in _cut_places(part, statement, evaluator)]
+def _cuts_of(
+    statement: Statement, reading: Reading | SqlError, evaluator: Evaluator
+) -> list[tuple[str, float]]:
+    divided, _ = _divide(statement, reading, evaluator)
+    return [pair for part in divided.blocks for pair in _cut_places(part, statement, evaluator)]
 
 
 def _cut_places(
@@ -211,7 +228,6 @@ def _cut_places(
         for node in (*resolved.predicates(), *resolved.keys, *resolved.values())
         for use in uses(node, statement, evaluator.domain)
     ]
-    evaluator.prepare([], [use.expression for use in found])
     return [(use.column, at) for use in found for at in cuts_of(use, evaluator, statement)]
 
 
@@ -227,7 +243,7 @@ def _require_cuts(resolved: Resolved, statement: Statement, evaluator: Evaluator
 
 
 def _evaluate(
-    statement: Statement, rewritten: Rewritten, columns: ResultColumns, evaluator: Evaluator
+    statement: Statement, divided: Divided, columns: ResultColumns, evaluator: Evaluator
 ) -> BoundQuery:
-    blocks = tuple(private_block(part, statement, evaluator) for part in rewritten.blocks)
-    return bound_query(statement, rewritten, columns, blocks, evaluator)
+    blocks = tuple(private_block(part, statement, evaluator) for part in divided.blocks)
+    return bound_query(statement, divided, columns, blocks, evaluator)

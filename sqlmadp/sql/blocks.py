@@ -11,6 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.aggregates import LINEAR, Aggregate, Piece
@@ -20,9 +21,9 @@ from sqlmadp.sql.groups import Groups, TooManyGroupsError, Values, block, form_g
 from sqlmadp.sql.locked import quote
 from sqlmadp.sql.predicate import conjuncts, guarded, masks
 from sqlmadp.sql.real import uses
-from sqlmadp.sql.resolved import Resolved
+from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.syntax import Node, column_names, function, lookup, span
+from sqlmadp.sql.tree import Node, call_of, column_names, span, text
 
 _NESTED = ("[", "STRUCT", "MAP", "UNION", "LIST")
 
@@ -60,20 +61,23 @@ def private_block(resolved: Resolved, statement: Statement, evaluator: Evaluator
             for bound in [_piece(piece, guards, sets, statement, evaluator)]
         ),
         aggregates=tuple(
-            _aggregate(aggregate, order, statement, evaluator) for aggregate in resolved.aggregates
+            replace(
+                _aggregate(aggregate, order, statement, evaluator),
+                empty=_empty(aggregate, guards, sets, evaluator),
+            )
+            for aggregate in resolved.aggregates
         ),
     )
 
 
 def _require_single_matches(resolved: Resolved, statement: Statement, evaluator: Evaluator) -> None:
     """Refuse a public table with several rows for one record: it would be counted twice."""
-    for joined in resolved.lookups:
-        found = lookup(function("count_star"), joined.source, joined.where)
-        for use in uses(found, statement, evaluator.domain):
+    for joined in resolved.joined:
+        for use in uses(joined.matches, statement, evaluator.domain):
             raise statement.refuse(
                 "real-column", f"a join cannot depend on the real column {use.column!r}"
             )
-        matches = evaluator.argument(found).numbers
+        matches = evaluator.argument(joined.matches).numbers
         if matches.max(initial=0) > 1:
             raise statement.refuse(
                 "join",
@@ -116,14 +120,15 @@ def _piece(
 ) -> BoundPiece:
     own = [part for node in piece.where for part in conjuncts(node)]
     chosen = masks(own, evaluator, guards)
+    whole, conditions = tuple(sets), tuple(chosen)
     if piece.value is None:
-        return BoundPiece("count", tuple(block(groups, chosen) for groups in sets), None)
+        blocks = tuple(block(groups, chosen) for groups in sets)
+        return BoundPiece("count", blocks, None, groups=whole, masks=conditions)
     argument = guarded(piece.value, [*guards, *own], evaluator.argument)
     values = Values(argument.factor, argument.numbers)
     if piece.kind == "histogram":
-        return BoundPiece(
-            "histogram", tuple(histogram(groups, chosen, values) for groups in sets), argument
-        )
+        blocks = tuple(histogram(groups, chosen, values) for groups in sets)
+        return BoundPiece("histogram", blocks, argument, groups=whole, masks=conditions)
     if not np.isfinite(argument.numbers).all() or argument.type in ("DATE", "TIMESTAMP"):
         raise statement.refuse(
             "sum-type",
@@ -131,7 +136,32 @@ def _piece(
             hint="MEDIAN and QUANTILE_DISC work for every ordered type.",
             span=span(piece.value),
         )
-    return BoundPiece("sum", tuple(block(groups, chosen, values) for groups in sets), argument)
+    return BoundPiece(
+        "sum",
+        tuple(block(groups, chosen, values) for groups in sets),
+        argument,
+        groups=whole,
+        masks=conditions,
+        terms=evaluator.terms(piece.value),
+    )
+
+
+def _empty(
+    aggregate: Aggregate, guards: list[Node], sets: list[Groups], evaluator: Evaluator
+) -> NDArray[np.bool_] | None:
+    """Return the groups for which SUM or COUNT_IF, which are NULL over no record, have no cell."""
+    if aggregate.function not in ("sum", "count_if"):
+        return None
+    call = call_of(aggregate.call)
+    own = [] if call is None or call.where is None else list(conjuncts(call.where))
+    values = None
+    if aggregate.function == "sum" and (value := aggregate.pieces[0].value) is not None:
+        argument = guarded(value, [*guards, *own], evaluator.argument)
+        values = Values(argument.factor, np.ones(len(argument.numbers)))
+    chosen = masks(own, evaluator, guards)
+    met = [np.diff(block(groups, chosen, values).matrix.indptr) > 0 for groups in sets]
+    empty = ~np.concatenate(met)
+    return empty if empty.any() else None
 
 
 def _scaled(piece: BoundPiece) -> BoundPiece:
@@ -161,7 +191,7 @@ def _type_of(aggregate: Aggregate, evaluator: Evaluator) -> str:
     """Return the type that DuckDB gives to an aggregate."""
     if aggregate.function in ("count", "count_if"):
         return "BIGINT" if aggregate.function == "count" else "HUGEINT"
-    call = evaluator.sandbox.print_expression(aggregate.call)
+    call = text(aggregate.call)
     table = quote(evaluator.domain.table)
     return evaluator.sandbox.type_of(f"SELECT {call} FROM {table}")
 

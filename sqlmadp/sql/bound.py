@@ -10,12 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sqlmadp.errors import Problem
 from sqlmadp.schema.domain import PublicTable
 from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.aggregates import PieceKind
+from sqlmadp.sql.dialects import kind_of_dialect
 from sqlmadp.sql.evaluate import Argument, Texts
+from sqlmadp.sql.factor import Factor
+from sqlmadp.sql.groups import Groups
 from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.products import Term
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.undeclared import Undeclared
@@ -49,6 +56,16 @@ class BoundPiece:
     measured as if its largest value were 1; else it would outweigh every count of its analyst.
     """
 
+    groups: tuple[Groups, ...] = ()
+    """For each grouping set, which cells make which group, column by column where they can be."""
+    masks: tuple[Factor, ...] = ()
+    """Conditions that its records satisfy beside those of the groups: 1 where they hold, else 0."""
+    terms: tuple[Term, ...] | None = None
+    """What is summed as a sum of products of functions of single columns; None if it is none.
+
+    ``blocks`` is the product of groups, masks and terms, worked out.
+    """
+
     @property
     def width(self) -> int:
         """Return how many rows a group has."""
@@ -68,6 +85,8 @@ class BoundAggregate:
     listed: bool = False
     """Whether the result is a list, one value a fraction."""
     descending: bool = False
+    empty: NDArray[np.bool_] | None = None
+    """Of SUM and COUNT_IF: the groups that no cell lies in, so that it is NULL for any table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +129,10 @@ class BoundQuery:
     top: int
     """If tracked: the place of the block whose groups the rows are."""
     untouched: str
-    """The same SQL without what only chooses among rows and orders them (see ``linear``)."""
+    """The same SQL without what only chooses among rows and orders them (see ``linear``).
+
+    It serves to work errors out, and casts in it never fail.
+    """
     measures: tuple[int | None, ...]
     """If tracked: for every result column, the aggregate that it is a bare copy of."""
     kinds: tuple[Kind, ...]
@@ -119,9 +141,13 @@ class BoundQuery:
     """For every result column, whether it reads nothing but its own group."""
     fixed: bool
     """Whether ``untouched`` has the same rows whatever the answers are."""
+    lenient: str | None = None
+    """``outer`` with NULL where a cast of answers fails; None if there is no such cast."""
     public: tuple[PublicTable, ...] = ()
     undeclared: tuple[Undeclared, ...] = ()
     """Comparisons that are accepted, and most likely slips."""
+    read_as: str = ""
+    """DuckDB's SQL of a statement that is written in another dialect."""
 
     @property
     def name(self) -> str:
@@ -130,12 +156,21 @@ class BoundQuery:
 
     @property
     def notes(self) -> tuple[Problem, ...]:
-        """Return what is accepted and yet is most likely a slip, in the order of the text."""
+        """Return how it was read if it had to be translated, and what is most likely a slip."""
         found = (
             self.statement.problem("undeclared-value", each.message, hint=each.hint, span=each.span)
             for each in self.undeclared
         )
-        return tuple(sorted(found, key=lambda note: (note.line, note.column)))
+        slips = sorted(found, key=lambda note: (note.line, note.column))
+        if not self.read_as:
+            return tuple(slips)
+        dialect = self.statement.dialect
+        read = self.statement.problem(
+            "read-as",
+            f"read as: {self.read_as}",
+            hint=f"{dialect} is a {kind_of_dialect(dialect)} dialect.",
+        )
+        return (read, *slips)
 
     @property
     def top_block(self) -> PrivateBlock:

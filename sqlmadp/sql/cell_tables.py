@@ -17,7 +17,7 @@ from sqlmadp.sql.factor import Factor, TooManyCellsError
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.locked import quote
 from sqlmadp.sql.sandbox import Sandbox
-from sqlmadp.sql.syntax import Node, column_names
+from sqlmadp.sql.tree import Node, column_names
 
 
 class CellTables:

@@ -24,7 +24,8 @@ CODES: Final = {
     "parameter": "a parameter without a value, or a value that SQL does not have",
     "duckdb": "DuckDB itself refuses the statement, with DuckDB's reason",
     "construct": "a construct that is not on the allow-list",
-    "unfaithful": "a construct that cannot be carried over exactly",
+    "unfaithful": "a construct that DuckDB would read differently once it is taken apart",
+    "dialect": "no dialect, or a construct of one that does not mean the same in DuckDB",
     "pivot": "PIVOT",
     "recursive-cte": "a recursive CTE",
     "lambda": "a lambda function",
@@ -65,6 +66,7 @@ CODES: Final = {
     "type-changed": "a result column that would have another type over answers",
     "limit": "LIMIT or OFFSET that is no constant",
     "not-covered": "the release does not measure what is asked",
+    "fails-on-answers": "the rows cannot be made from every answer, such as a negative one",
     # Limits.
     "too-many-statements": "more statements in a file than the limit",
     "too-long": "a statement with more characters than the limit",
@@ -78,11 +80,14 @@ CODES: Final = {
     "the limits allow",
     "scopes-too-large": "statements over different columns that together take more coordinates "
     "than can be worked with",
+    "not-selectable": "what to measure cannot be selected; of all statements this one tells most "
+    "values apart",
     "too-many-cuts": "more bins of a real column than the limit",
     "too-long-text": "an expression that could make very long text",
     "slow-pattern": "a pattern or comparison of text that could take very long",
     "too-slow": "an expression that takes longer than the limit",
     # Notes.
+    "read-as": "a note: how a statement in another dialect was read",
     "undeclared-value": "accepted with a note: a value that the schema does not declare",
 }
 """Code and meaning of every kind of refusal, and of what is noted."""

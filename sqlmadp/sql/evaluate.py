@@ -8,7 +8,7 @@ An error there concerns declared values, which are public, so it may be reported
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,14 +17,15 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.schema.domain import Domain
+from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.cell_tables import CellTables, scatter
 from sqlmadp.sql.factor import Factor, TooManyCellsError
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.locked import quote
-from sqlmadp.sql.sandbox import Sandbox, UnfaithfulError, explain
+from sqlmadp.sql.products import Term, terms_of
+from sqlmadp.sql.sandbox import Sandbox, explain
 from sqlmadp.sql.stopwatch import TooSlowError
-from sqlmadp.sql.syntax import Node, column_names, fingerprint, select, unaliased
+from sqlmadp.sql.tree import Node, column_names, text
 
 FALSE, NULL, TRUE = 0, 1, 2
 """Truth values, ordered so that AND is the minimum and OR the maximum."""
@@ -52,7 +53,7 @@ class EvaluationError(Exception):
         self.node, self.message = node, message
 
 
-_WRONG = (EvaluationError, SlowExpressionError, TooManyCellsError, UnfaithfulError)
+_WRONG = (EvaluationError, SlowExpressionError, TooManyCellsError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,8 @@ class KeyValues:
     """A group key over declared values: which cells agree, and what they agree on."""
 
     factor: Factor
-    """The number of the key's value; values are numbered by their first declared cell."""
+    """The number of the key's value; values are numbered by their first cell.  Where the value is
+    NULL because a column that is not nullable is, it is the complement, ~number, of NULL's."""
     texts: Texts
     """Every value as text that DuckDB casts back exactly; None for NULL."""
     type: str
@@ -93,11 +95,8 @@ class Evaluator:
         self._arguments: dict[str, Argument] = {}
         self._found: dict[str, list[float]] = {}
 
-    def prepare(self, predicates: Iterable[Node], others: Iterable[Node] = ()) -> None:
-        """Print and evaluate many expressions at once, which is faster than one by one."""
-        predicates = list(predicates)
-        nodes = [*predicates, *others]
-        self.sandbox.print_ahead(select([unaliased(node)]) for node in nodes)
+    def prepare(self, predicates: Iterable[Node]) -> None:
+        """Evaluate many predicates at once, which is faster than one by one."""
         by_columns: dict[frozenset[str], list[Node]] = {}
         for node in predicates:
             by_columns.setdefault(column_names(node), []).append(node)
@@ -110,11 +109,11 @@ class Evaluator:
     def truth(self, node: Node) -> Factor:
         """Return whether a predicate is FALSE, NULL or TRUE on every cell of its columns."""
         self._evaluate_truths([node])
-        return self._truths[fingerprint(unaliased(node))]
+        return self._truths[text(node)]
 
     def _evaluate_truths(self, nodes: Iterable[Node], part: float = _ALONE) -> None:
         """Evaluate predicates of the same columns within a ``part`` of the time that is allowed."""
-        by_key = {fingerprint(unaliased(node)): node for node in nodes}
+        by_key = {text(node): node for node in nodes}
         missing = {key: node for key, node in by_key.items() if key not in self._truths}
         if not missing:
             return
@@ -123,8 +122,7 @@ class Evaluator:
         source, number = self._cells.product(columns)
         # CAST is what WHERE does to a predicate that is not a BOOLEAN.
         truths = [
-            f"COALESCE(2 * CAST(CAST(({self.sandbox.print_expression(node)}) AS BOOLEAN) "
-            f"AS TINYINT), 1) AS truth{place}"
+            f"COALESCE(2 * CAST(CAST(({text(node)}) AS BOOLEAN) AS TINYINT), 1) AS truth{place}"
             for place, node in enumerate(missing.values())
         ]
         sql = f"SELECT {number} AS cell, {', '.join(truths)} FROM {source}"
@@ -135,23 +133,41 @@ class Evaluator:
 
     def key(self, node: Node) -> KeyValues:
         """Return the values of a group key on every cell of its columns."""
-        key = fingerprint(unaliased(node))
+        key = text(node)
         if key not in self._keys:
             self._keys[key] = self._evaluate_key(node)
         return self._keys[key]
 
     def argument(self, node: Node) -> Argument:
         """Return the values that an aggregate is applied to, on every cell of their columns."""
-        key = fingerprint(unaliased(node))
+        key = text(node)
         if key not in self._arguments:
             self._arguments[key] = self._evaluate_argument(node)
         return self._arguments[key]
 
+    def terms(self, node: Node) -> tuple[Term, ...] | None:
+        """Return what is summed as products of functions of single columns; None if it is none."""
+
+        def values(part: Node) -> NDArray[np.float64]:
+            found = self.argument(part)
+            (name,) = column_names(part)
+            size = self.domain.column(name).size
+            if not found.factor.columns:
+                places = np.full(size, int(found.factor.values))
+            else:
+                places = found.factor.values[found.factor.partitions[0].labels]
+            return np.asarray(np.append(found.numbers, np.nan)[places])
+
+        try:
+            return terms_of(node, values)
+        except _WRONG:
+            return None  # A part fails where the whole does not.
+
     def _evaluate_argument(self, node: Node) -> Argument:
         columns = self._cells.columns(node)
         source, number = self._cells.product(columns)
-        text = self.sandbox.print_expression(node)
-        values = f"SELECT {number} AS cell, ({text}) AS value FROM {source}"
+        sql = text(node)
+        values = f"SELECT {number} AS cell, ({sql}) AS value FROM {source}"
         kind = self._type(node, values)
         as_number = (
             "epoch_us(CAST(value AS TIMESTAMP))"
@@ -186,10 +202,10 @@ class Evaluator:
 
     def constant(self, node: Node) -> tuple[float | None, str]:
         """Return a constant expression as DOUBLE, and its type."""
-        text = self.sandbox.print_expression(node)
+        sql = text(node)
         try:
             ((value, kind),) = self.sandbox.execute(
-                f"SELECT CAST(({text}) AS DOUBLE), typeof({text})"
+                f"SELECT CAST(({sql}) AS DOUBLE), typeof({sql})"
             ).fetchall()
         except duckdb.Error as error:
             raise EvaluationError(node, explain(error)[0]) from None
@@ -197,10 +213,10 @@ class Evaluator:
 
     def along(self, name: str, node: Node, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return an expression of one real column at given values of it, as DOUBLE."""
-        text = self.sandbox.print_expression(node)
+        sql = text(node)
         try:
             rows = self.sandbox.execute(
-                f"SELECT CAST(({text}) AS DOUBLE) "
+                f"SELECT CAST(({sql}) AS DOUBLE) "
                 f"FROM (SELECT unnest(?::DOUBLE[]) AS {quote(name)})",
                 [values.tolist()],
             ).fetchall()
@@ -210,18 +226,18 @@ class Evaluator:
 
     def remembered(self, node: Node, work: Callable[[], list[float]]) -> list[float]:
         """Return what ``work`` finds out about an expression, and find it out once."""
-        key = fingerprint(unaliased(node))
+        key = text(node)
         if key not in self._found:
             self._found[key] = work()
         return self._found[key]
 
     def constants(self, node: Node) -> tuple[list[Fraction | float | None], bool]:
         """Return a constant expression, or a constant list of them, exactly as it is written."""
-        text = self.sandbox.print_expression(node)
+        sql = text(node)
         try:
-            kind = self.sandbox.types(f"SELECT ({text})")[0]
+            kind = self.sandbox.types(f"SELECT ({sql})")[0]
             listed = kind.endswith("]")
-            source = f"unnest({text})" if listed else f"({text})"
+            source = f"unnest({sql})" if listed else f"({sql})"
             exact = kind.startswith(("DECIMAL", "INTEGER", "BIGINT", "HUGEINT"))
             rows = self.sandbox.execute(f"SELECT CAST({source} AS VARCHAR)").fetchall()
         except duckdb.Error as error:
@@ -234,8 +250,8 @@ class Evaluator:
     def _evaluate_key(self, node: Node) -> KeyValues:
         columns = self._cells.columns(node)
         source, number = self._cells.product(columns)
-        text = self.sandbox.print_expression(node)
-        values = f"SELECT {number} AS cell, ({text}) AS value FROM {source}"
+        sql = text(node)
+        values = f"SELECT {number} AS cell, ({sql}) AS value FROM {source}"
         # DuckDB decides which values are equal; the first cell stands for all equal ones.
         fetched = self._fetch(
             node,
@@ -248,8 +264,10 @@ class Evaluator:
         chosen = cells == first
         by_cell = dict(zip(cells[chosen].tolist(), _plain(fetched["text"])[chosen], strict=True))
         texts = np.array([by_cell[cell] for cell in numbered.tolist()] + [None], dtype=object)[:-1]
-        factor = scatter(columns, cells, codes.reshape(-1)).reduce()
-        return KeyValues(factor, texts, self._type(node, values))
+        found = scatter(columns, cells, codes.reshape(-1))
+        null = np.array([text is None for text in texts], dtype=bool)[found.values]
+        factor = found.map(np.where(null & _undeclared(columns), ~found.values, found.values))
+        return KeyValues(factor.reduce(), texts, self._type(node, values))
 
     def _fetch(self, node: Node, sql: str, part: float = _ALONE) -> dict[str, NDArray[np.generic]]:
         try:
@@ -261,6 +279,15 @@ class Evaluator:
         except duckdb.Error as error:
             raise EvaluationError(node, explain(error)[0]) from None
         return fetched
+
+
+def _undeclared(columns: Sequence[Column]) -> NDArray[np.bool_]:
+    """Return whether a column that is not nullable is NULL, on every cell of some columns."""
+    undeclared = np.zeros([column.size for column in columns], dtype=bool)
+    for axis, column in enumerate(columns):
+        if column.null_cell is not None and not column.nullable:
+            undeclared[(slice(None),) * axis + (column.null_cell,)] = True
+    return undeclared
 
 
 def _plain(texts: NDArray[np.generic]) -> Texts:

@@ -9,6 +9,10 @@ of its components' groups, and its matrix is a Kronecker product of small ones:
 A component is stored as the group number of each of its cells (-1 where a cell is not
 counted), never as a matrix.  The FILTER of an aggregate may tie components together for
 that aggregate alone.
+
+A key that is NULL because of an undeclared value alone makes no group: its number is the complement
+of NULL's own (see ``evaluate``), and is counted where declared values make the same group, as
+``NULLIF(ward, 'none')`` does.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from sqlmadp.schema.marginal import TOTAL, Block, Marginal, row_major_strides
 from sqlmadp.sql.factor import Factor, Integers, TooManyCellsError, align
 from sqlmadp.sql.limits import Limits
 
-_OUT = -1
+OUT = -1
+"""The group of a cell that is not counted."""
 
 
 class TooManyGroupsError(Exception):
@@ -75,7 +80,7 @@ class Groups:
 def form_groups(
     masks: Sequence[Factor], keys: Sequence[Factor], *, grouped: bool, limits: Limits
 ) -> Groups:
-    """Return every group that the domain allows where all masks hold."""
+    """Return every group that declared values make where all masks hold."""
     factors = [*masks, *keys]
     components = []
     for places in connected([factor.columns for factor in factors]):
@@ -104,10 +109,14 @@ def _component(masks: list[Factor], keys: dict[int, Factor], limits: Limits) -> 
         inside &= array == 1
     codes = [np.broadcast_to(array, zero.values.shape)[inside] for array in arrays[len(masks) :]]
     table = np.stack(codes, axis=1) if codes else np.zeros((int(inside.sum()), 0), np.int64)
-    found, place = _distinct(table)
-    groups = np.full(zero.values.shape, _OUT, dtype=np.int64)
-    groups[inside] = place
-    return Component(zero.map(groups).reduce(), tuple(keys), found)
+    undeclared = table < 0
+    found, place = _distinct(np.where(undeclared, ~table, table))
+    declared = np.zeros(len(found), dtype=bool)
+    declared[place[~undeclared.any(axis=1)]] = True
+    number = np.where(declared, np.cumsum(declared) - 1, OUT)
+    groups = np.full(zero.values.shape, OUT, dtype=np.int64)
+    groups[inside] = number[place]
+    return Component(zero.map(groups).reduce(), tuple(keys), found[declared])
 
 
 def _distinct(table: Integers) -> tuple[Integers, Integers]:
@@ -162,7 +171,7 @@ def _block(
         for places in connected([factor.columns for factor in factors])
     ]
     rows = groups.size * count if histogram else groups.size
-    if groups.size == 0 or any((part.values == _OUT).all() for part in parts):
+    if groups.size == 0 or any((part.values == OUT).all() for part in parts):
         return Block(TOTAL, sparse.csr_array((rows, 1), dtype=np.float64))
     marginal, numbers, cells = _product(parts, groups.limits)
     combination, value = np.divmod(numbers, count)
@@ -175,8 +184,24 @@ def _block(
     return Block(marginal, matrix)
 
 
+def tied(groups: Groups, masks: Sequence[Factor]) -> list[Factor]:
+    """Return factors of no common column that add up to the number of a cell's group, or OUT."""
+    strides = row_major_strides([component.size for component in groups.components])
+    pairs = zip(groups.components, strides, strict=True)
+    steps = [_scaled(component.factor, stride) for component, stride in pairs]
+    factors = [*steps, *masks]
+    return [
+        _tie(
+            [factors[place] for place in places if place < len(steps)],
+            [factors[place] for place in places if place >= len(steps)],
+            groups.limits,
+        )
+        for places in connected([factor.columns for factor in factors])
+    ]
+
+
 def _scaled(factor: Factor, stride: int) -> Factor:
-    return factor.map(np.where(factor.values == _OUT, _OUT, factor.values * stride))
+    return factor.map(np.where(factor.values == OUT, OUT, factor.values * stride))
 
 
 def _tie(steps: list[Factor], masks: list[Factor], limits: Limits) -> Factor:
@@ -186,10 +211,10 @@ def _tie(steps: list[Factor], masks: list[Factor], limits: Limits) -> Factor:
     inside = np.ones(shape, dtype=bool)
     for array in arrays[: len(steps)]:
         total += array
-        inside &= array != _OUT
+        inside &= array != OUT
     for array in arrays[len(steps) :]:
         inside &= array == 1
-    return zero.map(np.where(inside, total, _OUT)).reduce()
+    return zero.map(np.where(inside, total, OUT)).reduce()
 
 
 def _product(parts: Sequence[Factor], limits: Limits) -> tuple[Marginal, Integers, Integers]:
@@ -211,7 +236,7 @@ def _product(parts: Sequence[Factor], limits: Limits) -> tuple[Marginal, Integer
             for name, n in zip(part.columns, part.values.shape, strict=True)
         ]
         offsets = reduce(np.add.outer, steps, np.zeros((), dtype=np.int64))
-        inside = part.values != _OUT
+        inside = part.values != OUT
         numbers = np.add.outer(numbers, part.values[inside]).reshape(-1)
         cells = np.add.outer(cells, offsets[inside]).reshape(-1)
     return marginal, numbers, cells

@@ -11,11 +11,13 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from sqlmadp.schema.domain import Domain
-from sqlmadp.sql.syntax import Node, children, span, walk
+from sqlmadp.sql.tree import Node, call_of, children, constant, is_constant, span, walk
 
 if TYPE_CHECKING:
-    from sqlmadp.sql.expressions import ExpressionChecker
+    from sqlmadp.sql.check import ExpressionChecker
 
 LONGEST = 20_000
 """Characters that an expression may make of one record or one row of answers."""
@@ -27,26 +29,23 @@ _COLUMN = 200
 _REPEATED = frozenset({"repeat", "lpad", "rpad", "to_base", "left", "right"})
 _REPLACED = frozenset({"replace", "regexp_replace", "translate"})
 _LIKE = frozenset(
-    {"~~", "!~~", "~~*", "!~~*", "~~~", "like_escape", "not_like_escape"}
-    | {"ilike_escape", "not_ilike_escape"}
+    {"like", "ilike", "glob"}
+    | {"like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape"}
 )
 _DISTANCE = frozenset(
     {"levenshtein", "editdist3", "damerau_levenshtein", "jaccard", "hamming"}
     | {"jaro_similarity", "jaro_winkler_similarity"}
 )
+_BOUNDED = _REPEATED | _REPLACED | _LIKE | _DISTANCE | {"format", "printf"}
 _WIDTH = re.compile(r"\d{3,}|\*|\{[^}]*\{")
 
 
 def check_growth(node: Node, checker: ExpressionChecker) -> None:
     """Refuse an expression that could make very long text or take very many steps."""
-    calls = [part for part in walk(node) if part["class"] == "FUNCTION"]
-    names = {part["function_name"].lower() for part in calls}
-    if not names & (_REPEATED | _REPLACED | _LIKE | _DISTANCE | {"format", "printf"}):
-        return
-    column = _longest_value(checker.domain)
-    for part in calls:
-        name = part["function_name"].lower()
-        operands = [argument["expression"] for argument in part["arguments"]]
+    calls = [(_name(part), part) for part in walk(node)]
+    calls = [(name, part) for name, part in calls if name in _BOUNDED]
+    column = _longest_value(checker.domain) if calls else 0
+    for name, part in calls:
         if name in _REPEATED | _REPLACED | {"format", "printf"} and length(part, column) > LONGEST:
             checker.refuse(
                 "too-long-text",
@@ -55,7 +54,7 @@ def check_growth(node: Node, checker: ExpressionChecker) -> None:
                 span(part),
             )
             return
-        if name in _LIKE | _DISTANCE and _steps(name, operands, column) > MOST_STEPS:
+        if name in _LIKE | _DISTANCE and _steps(name, _operands(part), column) > MOST_STEPS:
             checker.refuse(
                 "slow-pattern",
                 f"{name} could take more than {MOST_STEPS:,} steps on one value",
@@ -63,6 +62,19 @@ def check_growth(node: Node, checker: ExpressionChecker) -> None:
                 span(part),
             )
             return
+
+
+def _name(node: Node) -> str:
+    """Return the name of a function or of LIKE and its kin; empty for anything else."""
+    if isinstance(node, (exp.Like, exp.ILike, exp.Glob)):
+        return type(node).__name__.lower()
+    call = call_of(node)
+    return "" if call is None else call.name
+
+
+def _operands(node: Node) -> list[Node]:
+    call = call_of(node)
+    return children(node) if call is None else list(call.arguments)
 
 
 def _longest_value(domain: Domain) -> int:
@@ -75,16 +87,17 @@ def _longest_value(domain: Domain) -> int:
 
 def length(node: Node, column: int = _COLUMN) -> float:
     """Return how many characters an expression can have, if a value of a column has ``column``."""
-    kind = node["class"]
-    if kind == "CONSTANT":
-        return len(str(node["literal"].get("text", "")))
-    if kind == "COLUMN_REF":
+    if is_constant(node):
+        return len(constant(node))
+    if isinstance(node, exp.Column):
         return column
-    parts = [length(child, column) for child in children(node)]
-    if kind != "FUNCTION":
+    operands = _operands(node)
+    parts = [length(operand, column) for operand in operands]
+    if isinstance(node, exp.DPipe):
+        return sum(parts) + 40
+    if not isinstance(node, exp.Anonymous):
         return max([*parts, 40.0])
-    name = node["function_name"].lower()
-    operands = [argument["expression"] for argument in node["arguments"]]
+    name = _name(node)
     if name == "repeat" and len(parts) > 1:
         return parts[0] * _number(operands[1])
     if name in _REPEATED:
@@ -93,19 +106,17 @@ def length(node: Node, column: int = _COLUMN) -> float:
         return max(parts[0], 1) * max(parts[2], 1)
     if name in ("format", "printf") and parts:
         first = operands[0]
-        wide = first["class"] != "CONSTANT" or _WIDTH.search(str(first["literal"].get("text", "")))
+        wide = not is_constant(first) or _WIDTH.search(constant(first))
         return math.inf if wide else 100 * parts[0] + sum(parts)
     return 8 * sum(parts) + 40 if name in ("hex", "to_hex", "bin", "to_binary") else sum(parts) + 40
 
 
 def _number(node: Node) -> float:
     """Return a constant count; anything else has no bound."""
-    if node["class"] == "CONSTANT":
-        try:
-            return abs(float(node["literal"].get("text", "nan")))
-        except ValueError:
-            return math.inf
-    return math.inf
+    try:
+        return abs(float(constant(node)))
+    except ValueError:
+        return math.inf
 
 
 def _steps(name: str, operands: list[Node], column: int) -> float:
@@ -115,9 +126,9 @@ def _steps(name: str, operands: list[Node], column: int) -> float:
     if name in _DISTANCE:
         return first * second
     pattern = operands[1]
-    if pattern["class"] != "CONSTANT":
+    if not is_constant(pattern):
         return first**4
-    wildcards = len(re.findall(r"[%*]+", str(pattern["literal"].get("text", ""))))
-    backtracks = "_" in str(pattern["literal"].get("text", "")) or "?" in str(pattern["literal"])
+    wildcards = len(re.findall(r"[%*]+", constant(pattern)))
+    backtracks = "_" in constant(pattern) or "?" in constant(pattern)
     # Without single-character wildcards DuckDB matches the pieces one after the other.
     return math.comb(int(min(first, 10**6)) + wildcards, wildcards) if backtracks else first

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from sqlglot import exp
+
 from sqlmadp.sql.allowed import OUTER_AGGREGATES
-from sqlmadp.sql.syntax import Node, children
+from sqlmadp.sql.tree import Call, Node, call_of, children, parts_of
 
 
 class Kind(IntEnum):
@@ -50,16 +52,19 @@ class Relation:
         return Relation(tuple(columns), self.fixed)
 
 
-_CASTS = frozenset({"double", "float", "float4", "float8", "real", "decimal", "numeric", "dec"})
+_CASTS = frozenset(
+    {"double", "double precision", "float", "float4", "float8", "real", "decimal", "numeric", "dec"}
+)
 _SUMS = frozenset({"sum", "avg", "mean", "fsum", "kahan_sum", "sumkahan", "favg"})
-_COUNTS = frozenset({"count", "count_star"})
+_COUNTS = frozenset({"count"})
 _TAKEN = frozenset({"lag", "lead", "first_value", "last_value", "nth_value"})
 _WHOLE = frozenset({"bigint", "hugeint", "integer", "int", "int8", "int4", "long"})
 
 
 def is_aggregate(node: Node) -> bool:
     """Return whether an expression is an aggregate over answers."""
-    return node["class"] == "FUNCTION" and node["function_name"].lower() in OUTER_AGGREGATES
+    call = call_of(node)
+    return call is not None and call.name in OUTER_AGGREGATES
 
 
 class Scope:
@@ -76,17 +81,16 @@ class Scope:
 
     def kind(self, node: Node) -> Kind:
         """Return how an expression depends on the answers."""
-        match node["class"]:
-            case "CONSTANT":
-                return Kind.FREE
-            case "COLUMN_REF":
-                return self._column(node["column_names"])
-            case "SUBQUERY":
-                return self._subquery(node)
-            case "WINDOW":
-                return self._window(node)
-            case "FUNCTION" if is_aggregate(node):
-                return self._aggregate(node)
+        if isinstance(node, exp.Alias):
+            node = node.this
+        if isinstance(node, exp.Column):
+            return self._column(parts_of(node))
+        if isinstance(node, exp.Query):
+            return self._subquery(node)
+        if isinstance(node, exp.Window):
+            return self._window(node)
+        if is_aggregate(node):
+            return self._aggregate(node)
         kinds = [self.kind(child) for child in children(node)]
         largest = max(kinds, default=Kind.FREE)
         if largest != Kind.LINEAR:
@@ -95,23 +99,22 @@ class Scope:
 
     def _keeps_linear(self, node: Node, kinds: list[Kind]) -> bool:
         """Return whether an operation on LINEAR and FREE operands is LINEAR."""
-        match node["class"]:
-            case "CAST":
-                name = node["type_expr"].get("type_name", "").lower()
-                return name in _CASTS or (name in _WHOLE and node["child"]["class"] == "COLUMN_REF")
-            case "CASE":
-                return all(self.is_free(check["when_expr"]) for check in node["case_checks"])
-            case "OPERATOR":
-                # A LINEAR value is NULL in the same rows whatever the answers are.
-                return bool(node["type"] == "OPERATOR_COALESCE")
-            case "FUNCTION":
-                name = node["function_name"]
-                return (
-                    name in ("+", "-")
-                    or (name == "*" and Kind.FREE in kinds)
-                    or (name == "/" and kinds[-1] == Kind.FREE)
-                )
-        return False
+        if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
+            name = str(node.args["to"].args.get("spelled", "")).partition("(")[0].strip().lower()
+            return name in _CASTS or (name in _WHOLE and isinstance(node.this, exp.Column))
+        if isinstance(node, exp.Case):
+            # The values may be LINEAR; what chooses among them may not.
+            choosing = [node.this] if node.this is not None else []
+            choosing += [branch.this for branch in node.args["ifs"]]
+            return all(self.is_free(part) for part in choosing)
+        if isinstance(node, exp.Anonymous):
+            # A LINEAR value is NULL in the same rows whatever the answers are.
+            return node.name.lower() == "coalesce"
+        if isinstance(node, (exp.Add, exp.Sub, exp.Neg)):
+            return True
+        if isinstance(node, exp.Mul):
+            return Kind.FREE in kinds
+        return isinstance(node, exp.Div) and kinds[-1] == Kind.FREE
 
     def _column(self, names: list[str]) -> Kind:
         *qualifier, name = (part.casefold() for part in names)
@@ -125,34 +128,38 @@ class Scope:
         return max(found, default=Kind.OTHER)
 
     def _subquery(self, node: Node) -> Kind:
-        found = self._query(node["subquery"]["node"])
+        """Return the kind of a query inside an expression; only a scalar one may be LINEAR."""
+        found = self._query(node)
         kinds = [column.kind for column in found.columns]
-        kinds += [] if node["child"] is None else [self.kind(node["child"])]
         if not found.fixed or not kinds:
             return Kind.OTHER
-        scalar = node["subquery_type"] == "SCALAR"
+        scalar = not isinstance(node.parent, (exp.In, exp.Exists, exp.Any, exp.All))
         return max(kinds) if scalar or max(kinds) == Kind.FREE else Kind.OTHER
 
     def _aggregate(self, node: Node) -> Kind:
         """Return the kind of an aggregate over answers."""
-        name = node["function_name"].lower()
-        kinds = [self.kind(argument["expression"]) for argument in node["arguments"]]
-        others = [node["filter"], *(o["expression"] for o in node["order_bys"]["orders"])]
-        free = all(self.is_free(part) for part in others if part is not None)
-        if not self._source.fixed or not free:
+        call = call_of(node)
+        if call is None or not self._source.fixed or not self._around_is_free(call):
             return Kind.OTHER
-        return _of_sums(name, kinds, distinct=node["distinct"])
+        kinds = [self.kind(a) for a in call.arguments if not isinstance(a, exp.Star)]
+        return _of_sums(call.name, kinds, distinct=call.distinct)
 
-    def _window(self, node: Node) -> Kind:
-        name = node["function_name"].lower()
-        kinds = [self.kind(argument["expression"]) for argument in node["arguments"]]
-        values = {id(argument["expression"]) for argument in node["arguments"]}
-        around = [child for child in children(node) if id(child) not in values]
-        if not self._source.fixed or not all(self.is_free(part) for part in around):
+    def _around_is_free(self, call: Call) -> bool:
+        others = [call.where, *(order.this for order in call.orders)]
+        return all(self.is_free(part) for part in others if part is not None)
+
+    def _window(self, node: exp.Window) -> Kind:
+        call = call_of(node.this)
+        if call is None or not self._source.fixed or not self._around_is_free(call):
             return Kind.OTHER
-        if name in _TAKEN and all(kind == Kind.FREE for kind in kinds[1:]):
+        values = {id(argument) for argument in call.arguments}
+        around = [child for child in children(node) if id(child) not in values]
+        if not all(self.is_free(part) for part in around):
+            return Kind.OTHER
+        kinds = [self.kind(a) for a in call.arguments if not isinstance(a, exp.Star)]
+        if call.name in _TAKEN and all(kind == Kind.FREE for kind in kinds[1:]):
             return kinds[0]
-        return _of_sums(name, kinds, distinct=node["distinct"])
+        return _of_sums(call.name, kinds, distinct=call.distinct)
 
 
 def _of_sums(name: str, kinds: list[Kind], *, distinct: bool) -> Kind:

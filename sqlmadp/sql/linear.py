@@ -17,8 +17,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sqlglot import exp
+
 from sqlmadp.sql.kinds import Kind, KindColumn, Relation, Scope, is_aggregate
-from sqlmadp.sql.syntax import Node, walk
+from sqlmadp.sql.tree import Node, is_integer, walk
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def shape_of(tree: Node, width: int, tables: Tables) -> Shape:
         kinds = [Kind.OTHER] * width
     elif not relation.fixed:
         kinds = [Kind.FREE if kind == Kind.FREE else Kind.OTHER for kind in kinds]
-    local = tuple(_is_local(item) for item in tree.get("select_list", ()))
+    local = tuple(_is_local(item) for item in tree.args.get("expressions") or ())
     local = local if len(local) == width else (False,) * width
     return Shape(tuple(kinds), local, relation.fixed)
 
@@ -55,20 +57,25 @@ def unchosen(tree: Node) -> Node:
     That is HAVING over a block, QUALIFY, ORDER BY and LIMIT.  A condition stays where a window or
     an aggregate counts on it.
     """
-    kept = [m for m in tree["modifiers"] if m["type"] == "DISTINCT_MODIFIER"]
-    if tree["type"] != "SELECT_NODE":
-        return {**tree, "modifiers": kept}
-    counted = tree["group_expressions"] or any(
-        part["class"] == "WINDOW" or is_aggregate(part)
-        for item in tree["select_list"]
-        for part in walk(item)
-    )
-    where = tree["where_clause"] if counted or kept else None
-    return {**tree, "modifiers": kept, "qualify": None, "where_clause": where}
+    copy = tree.copy()
+    for name in ("order", "limit", "offset", "qualify"):
+        copy.set(name, None)
+    if isinstance(copy, exp.Select):
+        counted = copy.args.get("group") is not None or any(
+            isinstance(part, exp.Window) or is_aggregate(part)
+            for item in copy.expressions
+            for part in walk(item)
+        )
+        if not counted and copy.args.get("distinct") is None:
+            copy.set("where", None)
+    copy.meta.pop("sql", None)
+    return copy
 
 
 def _is_local(item: Node) -> bool:
-    return all(part["class"] not in ("WINDOW", "SUBQUERY", "STAR") for part in walk(item))
+    return not any(isinstance(p, (exp.Window, exp.Query, exp.Star)) for p in walk(item)) and not (
+        isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+    )
 
 
 _UNKNOWN = Relation((), fixed=False)
@@ -87,125 +94,193 @@ class _Analysis:
 
     def query(self, node: Node, ctes: Relations) -> Relation:
         known = dict(ctes)
-        for entry in node["cte_map"]["map"]:
-            found = self.query(entry["value"]["query_node"], known)
-            known[entry["key"].casefold()] = found.renamed(entry["key"], entry["value"]["aliases"])
-        if node["type"] == "SELECT_NODE":
+        given = node.args.get("with_")
+        for cte in given.expressions if given is not None else ():
+            found = self.query(cte.this, known)
+            known[cte.alias.casefold()] = found.renamed(cte.alias, cte.alias_column_names)
+        if isinstance(node, exp.Select):
             return self._select(node, known)
-        return self._set_operation(node, known)
+        if isinstance(node, exp.Subquery):
+            found = self.query(node.this, known)
+            scope = self._scope(found, known)
+            return replace(found, fixed=found.fixed and _keep_rows(node, found.columns, scope))
+        if isinstance(node, exp.SetOperation):
+            return self._set_operation(node, known)
+        return _UNKNOWN
 
-    def _set_operation(self, node: Node, ctes: Relations) -> Relation:
-        parts = [self.query(child, ctes) for child in node["children"]]
-        if len({len(part.columns) for part in parts}) != 1:
+    def _set_operation(self, node: exp.SetOperation, ctes: Relations) -> Relation:
+        parts = [self.query(child, ctes) for child in (node.this, node.expression)]
+        if len({len(part.columns) for part in parts}) != 1 or node.args.get("by_name"):
             return _UNKNOWN
         columns = tuple(
             KindColumn("", together[0].name, max(column.kind for column in together))
             for together in zip(*(part.columns for part in parts), strict=True)
         )
-        whole = node["setop_type"] == "UNION" and node["setop_all"]
+        whole = isinstance(node, exp.Union) and not node.args.get("distinct")
         free = all(column.kind == Kind.FREE for column in columns)
         fixed = all(part.fixed for part in parts) and (whole or free)
         scope = self._scope(Relation(columns, fixed), ctes)
-        return Relation(columns, fixed and _keep_rows(node["modifiers"], columns, scope))
+        return Relation(columns, fixed and _keep_rows(node, columns, scope))
 
-    def _select(self, node: Node, ctes: Relations) -> Relation:
-        source = self._from(node["from_table"], ctes)
-        choosing = [node["where_clause"], *node["group_expressions"], node["having"]]
+    def _select(self, node: exp.Select, ctes: Relations) -> Relation:
+        source = self._from(node, ctes)
+        clauses = [node.args.get(name) for name in ("where", "having")]
+        choosing = [clause.this for clause in clauses if clause is not None]
+        group = node.args.get("group")
+        choosing += [] if group is None else list(group.expressions)
         scope = self._scope(source, ctes)
-        fixed = source.fixed and all(scope.is_free(part) for part in choosing if part is not None)
+        fixed = source.fixed and all(scope.is_free(part) for part in choosing)
         scope = self._scope(replace(source, fixed=fixed), ctes)
         columns: list[KindColumn] = []
-        for item in node["select_list"]:
-            if item["class"] == "STAR":
+        for item in node.expressions:
+            if isinstance(item, exp.Star) or (
+                isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+            ):
                 columns.extend(_starred(item, source))
                 continue
             kind = scope.kind(item)
-            name = item["alias"] or (item["column_names"][-1] if "column_names" in item else "")
+            name = item.alias or (item.name if isinstance(item, exp.Column) else "")
             columns.append(KindColumn("", name.casefold(), kind))
-            if item["alias"]:
-                scope.aliases[item["alias"].casefold()] = kind
-        fixed &= node["qualify"] is None or scope.is_free(node["qualify"])
-        return Relation(tuple(columns), fixed and _keep_rows(node["modifiers"], columns, scope))
+            if item.alias:
+                scope.aliases[item.alias.casefold()] = kind
+        qualify = node.args.get("qualify")
+        fixed &= qualify is None or scope.is_free(qualify.this)
+        return Relation(tuple(columns), fixed and _keep_rows(node, columns, scope))
 
     def _scope(self, source: Relation, ctes: Relations) -> Scope:
         return Scope(source, lambda query: self.query(query, ctes))
 
     # FROM.
 
-    def _from(self, table: Node, ctes: Relations) -> Relation:
-        match table["type"]:
-            case "EMPTY":
-                return Relation((), fixed=True)
-            case "BASE_TABLE":
-                return self._table(table, ctes)
-            case "SUBQUERY":
-                found = self.query(table["subquery"]["node"], ctes)
-                return found.renamed(table["alias"], table["column_name_alias"])
-            case "JOIN":
-                return self._join(table, ctes)
-            case _:
-                return _UNKNOWN
+    def _from(self, node: exp.Select, ctes: Relations) -> Relation:
+        reads = node.args.get("from_")
+        if reads is None:
+            return Relation((), fixed=True)
+        return self._joined(self._relation(reads.this, ctes), node, ctes)
 
-    def _table(self, table: Node, ctes: Relations) -> Relation:
-        name = table["table_name"]
-        known = ctes.get(name.casefold()) or self._tables.get(name.casefold(), _UNKNOWN)
-        return known.renamed(table["alias"] or name, table["column_name_alias"])
+    def _joined(self, left: Relation, node: Node, ctes: Relations) -> Relation:
+        for join in node.args.get("joins") or ():
+            left = self._join(left, join, ctes)
+        return left
 
-    def _join(self, table: Node, ctes: Relations) -> Relation:
-        left, right = self._from(table["left"], ctes), self._from(table["right"], ctes)
-        if table["ref_type"] not in ("REGULAR", "CROSS"):
+    def _relation(self, table: Node, ctes: Relations) -> Relation:
+        if isinstance(table, exp.Table):
+            name = table.name
+            known = ctes.get(name.casefold()) or self._tables.get(name.casefold(), _UNKNOWN)
+            found = known.renamed(table.alias or name, table.alias_column_names)
+            return self._joined(found, table, ctes)
+        if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
+            found = self.query(table, ctes)
+            return found.renamed(table.alias, table.alias_column_names)
+        if isinstance(table, exp.Subquery) and not table.alias:
+            return self._relation(table.this, ctes)
+        return _UNKNOWN
+
+    def _join(self, left: Relation, join: exp.Join, ctes: Relations) -> Relation:
+        right = self._relation(join.this, ctes)
+        if join.method or join.kind in ("SEMI", "ANTI"):
             return _UNKNOWN
-        using = {str(name).casefold() for name in table["using_columns"]}
+        using = {part.name.casefold() for part in join.args.get("using") or ()}
         matched = [c for c in (*left.columns, *right.columns) if c.name in using]
         columns = (*left.columns, *(replace(c, merged=c.name in using) for c in right.columns))
         both = Relation(columns, left.fixed and right.fixed)
-        condition = table["condition"]
+        condition = join.args.get("on")
         free = all(column.kind == Kind.FREE for column in matched) and (
             condition is None or self._scope(both, ctes).is_free(condition)
         )
         return replace(both, fixed=both.fixed and free)
 
 
-def _keep_rows(modifiers: list[Node], columns: Sequence[KindColumn], scope: Scope) -> bool:
+def _keep_rows(node: Node, columns: Sequence[KindColumn], scope: Scope) -> bool:
     """Return whether DISTINCT, ORDER BY and LIMIT leave the same rows whatever the answers are.
 
     The order counts too: ROW_NUMBER() OVER () of a SELECT around this one would number them by it.
     """
     free = all(column.kind == Kind.FREE for column in columns)
-    for modifier in modifiers:
-        match modifier["type"]:
-            case "ORDER_MODIFIER":
-                if not all(
-                    _orders_free(order["expression"], columns, scope, free)
-                    for order in modifier["orders"]
-                ):
-                    return False
-            case "DISTINCT_MODIFIER" if not modifier["distinct_on_targets"]:
-                if not free:
-                    return False
-            case _:
-                return False  # LIMIT: which rows are first depends on the order.
-    return True
+    if node.args.get("limit") is not None or node.args.get("offset") is not None:
+        return False  # Which rows are first depends on the order.
+    distinct = node.args.get("distinct")
+    if isinstance(distinct, exp.Distinct) and (distinct.args.get("on") is not None or not free):
+        return False
+    order = node.args.get("order")
+    return order is None or all(
+        _orders_free(each.this, columns, scope, free) for each in order.expressions
+    )
 
 
 def _orders_free(node: Node, columns: Sequence[KindColumn], scope: Scope, free: bool) -> bool:
-    if node["class"] == "STAR":
+    if isinstance(node, exp.Var):
         return free
-    if node["class"] == "CONSTANT" and str(node["literal"].get("text", "")).isdigit():
-        number = int(node["literal"]["text"])
+    if is_integer(node):
+        number = int(node.this)
         return 0 < number <= len(columns) and columns[number - 1].kind == Kind.FREE
     return scope.is_free(node)
 
 
-def _starred(star: Node, source: Relation) -> list[KindColumn]:
+def _starred(item: Node, source: Relation) -> list[KindColumn]:
     """Return the columns that a star stands for."""
-    if star["columns"] or star["replace_list"] or star["rename_list"] or star["expr"]:
+    star = item.this if isinstance(item, exp.Column) else item
+    if star.args.get("replace") or star.args.get("rename") or star.args.get("ilike"):
         return []  # Then the number of columns does not fit, and nothing is LINEAR.
-    relation = star["relation_name"].casefold()
-    excluded = {str(name).casefold() for name in star["exclude_list"]}
+    relation = item.table.casefold() if isinstance(item, exp.Column) else ""
+    excluded = {part.name.casefold() for part in star.args.get("except_") or ()}
     return [
         column
         for column in source.columns
         if (column.qualifier == relation if relation else not column.merged)
         and column.name not in excluded
     ]
+
+
+# How many rows joins without a condition make of answers, told before they do: five blocks of a
+# hundred groups each, one beside the other in FROM, make ten thousand million rows.  A join with a
+# condition, or under a WHERE, is taken to have as many rows as its larger side; should it have
+# more, the limit of time over answers ends it.
+
+
+def crossed_rows(tree: Node, sizes: Mapping[str, int]) -> int:
+    """Return the most rows that any FROM clause of a query makes, given the ``sizes`` of tables."""
+    return max(_rows(tree, sizes))
+
+
+def _rows(node: Node, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """Return the rows of a query, and the most rows that anything inside it makes."""
+    known, most = dict(sizes), 0
+    given = node.args.get("with_")
+    for cte in given.expressions if given is not None else ():
+        known[cte.alias.casefold()], inside = _rows(cte.this, known)
+        most = max(most, inside)
+    if isinstance(node, exp.SetOperation):
+        parts = [_rows(child, known) for child in (node.this, node.expression)]
+        return sum(rows for rows, _ in parts), max([most, *(inside for _, inside in parts)])
+    if isinstance(node, exp.Subquery):
+        rows, inside = _rows(node.this, known)
+        return rows, max(most, inside)
+    reads = node.args.get("from_")
+    if reads is None:
+        return 1, most
+    crossed = node.args.get("where") is None
+    rows, inside = _joined_rows(_table_rows(reads.this, known, crossed), node, known, crossed)
+    return rows, max(most, inside, rows)
+
+
+def _table_rows(table: Node, sizes: Mapping[str, int], crossed: bool) -> tuple[int, int]:
+    if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
+        return _rows(table, sizes)
+    if isinstance(table, exp.Subquery):
+        return _table_rows(table.this, sizes, crossed)
+    if isinstance(table, exp.Values):
+        return len(table.expressions), 0
+    return _joined_rows((sizes.get(table.name.casefold(), 1), 0), table, sizes, crossed)
+
+
+def _joined_rows(
+    left: tuple[int, int], node: Node, sizes: Mapping[str, int], crossed: bool
+) -> tuple[int, int]:
+    rows, most = left
+    for join in node.args.get("joins") or ():
+        other, inside = _table_rows(join.this, sizes, crossed)
+        free = crossed and not join.method
+        free &= join.args.get("on") is None and not join.args.get("using")
+        rows, most = rows * other if free else max(rows, other), max(most, inside)
+    return rows, most

@@ -6,42 +6,46 @@ It must return exactly the columns, with the types, that DuckDB gives to the sta
 from __future__ import annotations
 
 import duckdb
+from sqlglot import exp
 
 from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.aggregates import LINEAR
 from sqlmadp.sql.bound import BoundQuery, PrivateBlock
-from sqlmadp.sql.crossing import crossed_rows
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.lenient import with_try_casts
 from sqlmadp.sql.limits import advice
-from sqlmadp.sql.linear import Tables, shape_of
-from sqlmadp.sql.resolved import Resolved
-from sqlmadp.sql.rewrite import Rewritten
+from sqlmadp.sql.linear import Tables, crossed_rows, shape_of
+from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.sandbox import ResultColumns, explain
+from sqlmadp.sql.split import Divided
 from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.tree import text
 from sqlmadp.sql.undeclared import undeclared_values
 
 
 def bound_query(
     statement: Statement,
-    rewritten: Rewritten,
+    divided: Divided,
     columns: ResultColumns,
     blocks: tuple[PrivateBlock, ...],
     evaluator: Evaluator,
 ) -> BoundQuery:
     """Put a statement together from its blocks and what runs around them."""
-    _require_few_rows(statement, rewritten, blocks, evaluator)
-    top = rewritten.top
+    _require_few_rows(statement, divided, blocks, evaluator)
+    top = divided.top
     tracked = top is not None and top.tracked
-    shape = shape_of(rewritten.untouched, len(columns) + tracked, _tables(blocks, evaluator.domain))
+    shape = shape_of(divided.untouched, len(columns) + tracked, _tables(blocks, evaluator.domain))
+    lenient, untouched = (with_try_casts(t) for t in (divided.tree, divided.untouched))
     return BoundQuery(
         statement=statement,
         blocks=blocks,
-        outer=_outer(statement, rewritten, columns, blocks, evaluator),
+        outer=_outer(statement, divided, columns, blocks, evaluator),
         columns=columns,
         tracked=tracked,
         top=next((n for n, b in enumerate(blocks) if top is not None and b.name == top.name), 0),
-        untouched=evaluator.sandbox.print(rewritten.untouched),
+        untouched=text(untouched or divided.untouched),
+        lenient=None if lenient is None else text(lenient),
         measures=top.measures if top is not None and tracked else (None,) * len(columns),
         kinds=shape.kinds[: len(columns)],
         local=shape.local[: len(columns)] if tracked else (False,) * len(columns),
@@ -50,7 +54,7 @@ def bound_query(
         undeclared=tuple(
             dict.fromkeys(
                 found
-                for resolved in rewritten.blocks
+                for resolved in divided.blocks
                 for found in undeclared_values(resolved, evaluator.domain)
             )
         ),
@@ -59,14 +63,14 @@ def bound_query(
 
 def _require_few_rows(
     statement: Statement,
-    rewritten: Rewritten,
+    divided: Divided,
     blocks: tuple[PrivateBlock, ...],
     evaluator: Evaluator,
 ) -> None:
     """Refuse a join without a condition that makes too many rows of answers."""
     sizes = {public.name.casefold(): len(public.rows) for public in evaluator.domain.public}
     sizes |= {block.name: block.rows for block in blocks}
-    rows, limit = crossed_rows(rewritten.tree, sizes), evaluator.limits.groups
+    rows, limit = crossed_rows(divided.tree, sizes), evaluator.limits.groups
     if rows > limit:
         raise statement.refuse(
             "too-many-groups",
@@ -94,16 +98,16 @@ def _tables(blocks: tuple[PrivateBlock, ...], domain: Domain) -> Tables:
 
 def _outer(
     statement: Statement,
-    rewritten: Rewritten,
+    divided: Divided,
     columns: ResultColumns,
     blocks: tuple[PrivateBlock, ...],
     evaluator: Evaluator,
 ) -> str:
     """Return the outer SQL as text: exactly the types of ``columns``, then maybe the group."""
-    text = evaluator.sandbox.print(rewritten.tree)
-    kinds = _copied_types(rewritten.top, blocks)
+    sql = text(divided.tree)
+    kinds = _copied_types(divided.top, blocks)
     try:
-        kinds = kinds or evaluator.sandbox.describe_outer(text, {b.name: b.columns for b in blocks})
+        kinds = kinds or evaluator.sandbox.describe_outer(sql, {b.name: b.columns for b in blocks})
     except duckdb.Error as error:
         raise statement.refuse(
             "outer",
@@ -118,7 +122,7 @@ def _outer(
                 f"the result column {name!r} would become {have} instead of {want}",
                 hint=f"CAST it to {want} in the statement.",
             )
-    return text
+    return sql
 
 
 def _copied_types(top: Resolved | None, blocks: tuple[PrivateBlock, ...]) -> tuple[str, ...] | None:
@@ -126,9 +130,9 @@ def _copied_types(top: Resolved | None, blocks: tuple[PrivateBlock, ...]) -> tup
     if (
         top is None
         or not top.tracked
-        or any(item["class"] != "COLUMN_REF" for item in top.outer["select_list"])
+        or any(not isinstance(item.unalias(), exp.Column) for item in top.outer.expressions)
     ):
         return None
     types = next(dict(block.columns) for block in blocks if block.name == top.name)
-    names = [item["column_names"][-1] for item in top.outer["select_list"][:-1]]
+    names = [item.unalias().name for item in top.outer.expressions[:-1]]
     return tuple(types[name] for name in names)

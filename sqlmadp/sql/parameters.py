@@ -6,22 +6,18 @@ read as SQL, and binding, messages and the hash of a release see the statement w
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
-import duckdb
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
 
+from sqlmadp.sql.dialects import grammar_of
 from sqlmadp.sql.literals import literal
-from sqlmadp.sql.locked import SETTINGS
 from sqlmadp.sql.statements import Statement
 
 Parameters = Sequence[object] | Mapping[str, object]
-
-_own = threading.local()  # A parser a thread, since opening one takes longer than its work.
 
 
 def with_parameters(statement: Statement, values: Parameters) -> Statement:
@@ -30,7 +26,7 @@ def with_parameters(statement: Statement, values: Parameters) -> Statement:
     A sequence gives the values of ``?`` and ``$1``, ``$2``, ...; a mapping those of ``$name``.
     Further values of a mapping are left out; a sequence must fit exactly.
     """
-    places = _places(statement.text)
+    places = _places(statement.text, statement.dialect)
     given = (
         {str(key): value for key, value in values.items()}
         if isinstance(values, Mapping)
@@ -39,10 +35,15 @@ def with_parameters(statement: Statement, values: Parameters) -> Statement:
     by_fold = {name.casefold(): value for name, value in given.items()}
     wanted = {name.casefold() for name, _, _ in places}
     if not isinstance(values, Mapping) and len(wanted) != len(values):
+        given_words = "1 parameter value was" if len(values) == 1 else f"{len(values)} values were"
+        has = f"{len(wanted)} placeholders" if wanted else "no placeholders"
+        has = "1 placeholder" if len(wanted) == 1 else has
         raise statement.refuse(
-            "parameter", f"{len(values)} values are given for {len(wanted)} parameters"
+            "parameter",
+            f"{given_words} passed, but the statement has {has}",
+            hint="Placeholders are ?, $1 or $name (not %s or :name).",
         )
-    text = statement.text.encode()
+    text = statement.text
     for name, start, length in sorted(places, key=lambda place: -place[1]):
         if name.casefold() not in by_fold:
             raise statement.refuse(
@@ -60,8 +61,8 @@ def with_parameters(statement: Statement, values: Parameters) -> Statement:
                 "list of them.",
                 span=(start, length),
             )
-        text = text[:start] + value.encode() + text[start + length :]
-    return _replaced(statement, text.decode())
+        text = text[:start] + value + text[start + length :]
+    return _replaced(statement, text)
 
 
 def _replaced(statement: Statement, text: str) -> Statement:
@@ -74,28 +75,26 @@ def _replaced(statement: Statement, text: str) -> Statement:
 
 
 @lru_cache(maxsize=1000)  # A statement is often executed again with other values.
-def _places(text: str) -> tuple[tuple[str, int, int], ...]:
-    """Return name, start and length of every parameter; none if the text does not parse."""
+def _places(text: str, dialect: str) -> tuple[tuple[str, int, int], ...]:
+    """Return name, start and length of every parameter; none if the text has no tokens."""
     if "?" not in text and "$" not in text:
         return ()
-    if not hasattr(_own, "parser"):
-        _own.parser = duckdb.connect(":memory:", config=SETTINGS)
-    ((tree,),) = _own.parser.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
-    found: list[tuple[str, int, int]] = []
     try:
-        pending: list[Any] = [json.loads(tree)]
-    except RecursionError:
+        tokens = grammar_of(dialect).tokenize(text)
+    except SqlglotError:
         return ()
-    while pending:
-        part = pending.pop()
-        if isinstance(part, dict):
-            if part.get("class") == "PARAMETER":
-                found.append(
-                    (part["identifier"], part["query_location"], part["query_location_length"])
-                )
-            pending.extend(part.values())
-        elif isinstance(part, list):
-            pending.extend(part)
+    found: list[tuple[str, int, int]] = []
+    asked = 0
+    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.token_type == TokenType.PLACEHOLDER:
+            asked += 1
+            found.append((str(asked), token.start, token.end + 1 - token.start))
+        elif (
+            token.token_type == TokenType.PARAMETER
+            and after is not None
+            and after.start == token.end + 1  # A name or number stands right behind the sign.
+        ):
+            found.append((after.text, token.start, after.end + 1 - token.start))
     return tuple(found)
 
 

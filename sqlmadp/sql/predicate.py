@@ -14,32 +14,32 @@ from functools import reduce
 from typing import TypeVar
 
 import numpy as np
+from sqlglot import exp
 
 from sqlmadp.sql.evaluate import TRUE, EvaluationError, Evaluator
 from sqlmadp.sql.factor import Factor, align
-from sqlmadp.sql.syntax import AND, NOT, OR, Node, case, column_names, conjunction, operator
+from sqlmadp.sql.tree import Node, case, column_names, conjunction, negation, terms
 
 Found = TypeVar("Found")
 
-_FOLD = {AND: np.minimum, OR: np.maximum}
+_FOLD: dict[type[exp.Expr], np.ufunc] = {exp.And: np.minimum, exp.Or: np.maximum}
 
 
 def conjuncts(node: Node, *, negated: bool = False) -> Iterator[Node]:
     """Yield predicates that are all true just when ``node`` (or its negation) is true."""
-    kind = node["type"]
-    if kind == NOT:
-        yield from conjuncts(node["children"][0], negated=not negated)
-    elif kind == (OR if negated else AND):
-        for child in node["children"]:
+    if isinstance(node, exp.Not):
+        yield from conjuncts(node.this, negated=not negated)
+    elif isinstance(node, exp.Or if negated else exp.And):
+        for child in terms(node):
             yield from conjuncts(child, negated=negated)
     else:
-        yield operator(NOT, node) if negated else node
+        yield negation(node) if negated else node
 
 
 def pieces(node: Node) -> Iterator[Node]:
     """Yield the pieces of a predicate that DuckDB evaluates."""
     if _splits(node):
-        for child in node["children"]:
+        for child in _operands(node):
             yield from pieces(child)
     else:
         yield node
@@ -49,14 +49,14 @@ def truth(node: Node, evaluator: Evaluator) -> Factor:
     """Return the truth of a predicate on every cell of its columns."""
     if not _splits(node):
         return evaluator.truth(node)
-    parts = [truth(child, evaluator) for child in node["children"]]
-    if node["type"] == NOT:
+    parts = [truth(child, evaluator) for child in _operands(node)]
+    if isinstance(node, exp.Not):
         (part,) = parts
         return part.map(TRUE - part.values)
 
     def combine(left: Factor, right: Factor) -> Factor:
         zero, (a, b) = align([left, right], evaluator.limits.predicate_cells)
-        return zero.map(_FOLD[node["type"]](a, b)).reduce()
+        return zero.map(_FOLD[type(node)](a, b)).reduce()
 
     return reduce(combine, parts)
 
@@ -86,9 +86,12 @@ def guarded(node: Node, guards: Sequence[Node], evaluate: Callable[[Node], Found
         known = [guard for guard in guards if column_names(guard) <= column_names(node)]
         if not known:
             raise
-    guard = known[0] if len(known) == 1 else conjunction(AND, *known)
-    return evaluate(case([(guard, node)]))
+    return evaluate(case([(conjunction(known), node)]))
 
 
 def _splits(node: Node) -> bool:
-    return node["type"] in (AND, OR, NOT) and len(column_names(node)) > 1
+    return isinstance(node, (exp.And, exp.Or, exp.Not)) and len(column_names(node)) > 1
+
+
+def _operands(node: Node) -> list[Node]:
+    return [node.this] if isinstance(node, exp.Not) else terms(node)

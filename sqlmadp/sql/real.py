@@ -20,28 +20,39 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlglot import exp
 
 from sqlmadp.schema.domain import Domain
+from sqlmadp.sql import hints
 from sqlmadp.sql.evaluate import EvaluationError, Evaluator
+from sqlmadp.sql.grammar import Prefix
 from sqlmadp.sql.limits import advice
-from sqlmadp.sql.sandbox import UnfaithfulError
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.syntax import (
+from sqlmadp.sql.tree import (
     Node,
+    binary,
+    call_of,
     case,
     children,
     column_names,
-    compare,
     integer,
-    is_column,
+    is_constant,
     span,
 )
 
-_NULL_TESTS = frozenset({"OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"})
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS = frozenset(
     {*_INTEGERS, *("U" + name for name in _INTEGERS), "FLOAT", "DOUBLE", "DECIMAL"}
 )
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Neg: "-",
+    Prefix: "+",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "//",
+}
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "greatest", "least"})
 _STEPS = frozenset({"floor", "ceil", "ceiling", "trunc", "round", "//", "width_bucket"})
 _FIRST = frozenset({"/", "//", "round", "width_bucket"})
@@ -62,21 +73,23 @@ class Use:
 
 def uses(node: Node, statement: Statement, domain: Domain) -> Iterator[Use]:
     """Yield where an expression tells the values of real columns apart; refuse other uses."""
+    if not any(domain.column(name).type == "real" for name in column_names(node)):
+        return
     name = _chain(node, domain)
     if name is not None:
         if not _is_stepped(node):
-            raise _refusal(node, statement, name)
+            raise _refusal(node, statement, name, domain)
         yield Use(name, node, steps=True)
         return
     operands = children(node)
     chains = {place: found for place, o in enumerate(operands) if (found := _chain(o, domain))}
-    if len(chains) == 1 and node["type"] in _NULL_TESTS and is_column(operands[0]):
+    if len(chains) == 1 and _tests_null(node) and isinstance(operands[0], exp.Column):
         return
     if len(chains) == 1 and _compares(node):
         ((place, name),) = chains.items()
         others = [other for number, other in enumerate(operands) if number != place]
         if not any(column_names(other) for other in others):
-            bare = is_column(operands[place])
+            bare = isinstance(operands[place], exp.Column)
             for other in others:
                 yield Use(name, other if bare else _side(operands[place], other), steps=not bare)
             return
@@ -91,8 +104,6 @@ def cuts_of(use: Use, evaluator: Evaluator, statement: Statement) -> list[float]
         return [] if value is None else [value]
     try:
         found = evaluator.remembered(use.expression, lambda: _steps(use, evaluator, statement))
-    except UnfaithfulError:
-        raise _refusal(use.expression, statement, use.column) from None
     except EvaluationError as error:
         raise statement.refuse("evaluation", error.message, span=span(use.expression)) from None
     return found
@@ -104,8 +115,7 @@ def _constant(use: Use, evaluator: Evaluator, statement: Statement) -> float | N
         value, kind = evaluator.constant(use.expression)
     except EvaluationError as error:
         raise statement.refuse("evaluation", error.message, span=span(use.expression)) from None
-    literal = use.expression["class"] == "CONSTANT"
-    if not literal and kind.partition("(")[0] not in (*_NUMBERS, '"NULL"'):
+    if not is_constant(use.expression) and kind.partition("(")[0] not in (*_NUMBERS, '"NULL"'):
         # DuckDB reads a text literal as a number here, but compares other types their own way.
         raise statement.refuse(
             "real-column",
@@ -121,38 +131,45 @@ def _constant(use: Use, evaluator: Evaluator, statement: Statement) -> float | N
 
 def _chain(node: Node, domain: Domain) -> str | None:
     """Return the real column that an expression is a monotone function of, if it is one."""
-    if is_column(node):
-        names = node["column_names"]
-        real = len(names) == 1 and domain.column(names[0]).type == "real"
-        return names[0] if real else None
-    if node["class"] == "CAST":
-        plain = node["type_expr"].get("type_name", "").lower() in (*_STEP_TYPES, "double")
-        return _chain(node["child"], domain) if plain and not node["try_cast"] else None
-    if node["class"] != "FUNCTION" or node["function_name"].lower() not in _MONOTONE:
+    if isinstance(node, exp.Column):
+        real = not node.table and domain.column(node.name).type == "real"
+        return node.name if real else None
+    if isinstance(node, exp.Cast):
+        plain = _type(node) in (*_STEP_TYPES, "double") and not isinstance(node, exp.TryCast)
+        return _chain(node.this, domain) if plain else None
+    if _name(node) not in _MONOTONE:
         return None
     operands = children(node)
     inner = [place for place, operand in enumerate(operands) if column_names(operand)]
-    if len(inner) != 1 or (inner[0] > 0 and node["function_name"].lower() in _FIRST):
+    if len(inner) != 1 or (inner[0] > 0 and _name(node) in _FIRST):
         return None
     return _chain(operands[inner[0]], domain)
 
 
+def _name(node: Node) -> str:
+    """Return the name of a function or operator; empty for anything else."""
+    call = call_of(node)
+    return _OPERATORS.get(type(node), "") if call is None else call.name
+
+
+def _type(node: exp.Cast) -> str:
+    return str(node.args["to"].args.get("spelled", "")).lower()
+
+
 def _is_stepped(node: Node) -> bool:
     """Return whether a chain takes few values, so that it can be told where they change."""
-    if node["class"] == "CAST" and node["type_expr"].get("type_name", "").lower() in _STEP_TYPES:
+    if isinstance(node, exp.Cast) and _type(node) in _STEP_TYPES:
         return True
-    if node["class"] == "FUNCTION" and node["function_name"].lower() in _STEPS:
-        return True
-    return any(_is_stepped(child) for child in children(node))
+    return _name(node) in _STEPS or any(_is_stepped(child) for child in children(node))
 
 
 def _side(chain: Node, constant: Node) -> Node:
     """Return on which side of a constant a chain is."""
     return case(
         [
-            (compare("COMPARE_LESSTHAN", chain, constant), integer(0)),
-            (compare("COMPARE_EQUAL", chain, constant), integer(1)),
-            (compare("COMPARE_GREATERTHAN", chain, constant), integer(2)),
+            (binary(exp.LT, chain, constant), integer(0)),
+            (binary(exp.EQ, chain, constant), integer(1)),
+            (binary(exp.GT, chain, constant), integer(2)),
         ]
     )
 
@@ -203,17 +220,19 @@ def _number(ordered: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def _compares(node: Node) -> bool:
-    return node["class"] in ("COMPARISON", "BETWEEN") or node["type"] in (
-        "COMPARE_IN",
-        "COMPARE_NOT_IN",
-    )
+    kinds = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+    return isinstance(node, (*kinds, exp.Between, exp.In))
 
 
-def _refusal(node: Node, statement: Statement, name: str) -> Exception:
+def _tests_null(node: Node) -> bool:
+    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
+
+
+def _refusal(node: Node, statement: Statement, name: str, domain: Domain) -> Exception:
     return statement.refuse(
         "real-column",
         f"the real column {name!r} can only be compared with constants, binned or counted",
-        hint=f"Use ranges or bins: CASE WHEN {name} < 1000 THEN 'low' ELSE 'high' END, "
-        f"FLOOR({name} / 1000) * 1000. A sum or quantile of bins is answered exactly.",
+        hint=f"Bin it first: {hints.bins(domain, name)}. Counts, sums and quantiles of the binned "
+        "value are supported; pick a bin width that suits your question.",
         span=span(node),
     )

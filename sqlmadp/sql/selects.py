@@ -1,24 +1,31 @@
 """SELECTs over records: what they may say, and the records that one without aggregates yields.
 
 A SELECT without aggregates only filters and computes; it is resolved away into the SELECT around it
-(see ``records``).  A SELECT with aggregates is a private block, and is checked whole here before
+(see ``names``).  A SELECT with aggregates is a private block, and is checked whole here before
 ``resolve`` takes it apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TypeVar
+
+from sqlglot import exp
 
 from sqlmadp.schema.domain import Domain
-from sqlmadp.sql.expressions import ExpressionChecker
+from sqlmadp.sql.allowed import QUERIES, has_only_known_arguments
+from sqlmadp.sql.check import ExpressionChecker
 from sqlmadp.sql.growth import check_growth
 from sqlmadp.sql.limits import Limits, advice
-from sqlmadp.sql.records import Field, Records
-from sqlmadp.sql.resolved import private
-from sqlmadp.sql.sandbox import Sandbox, UnfaithfulError
+from sqlmadp.sql.names import Field, Records, resolved
+from sqlmadp.sql.sandbox import Sandbox
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.syntax import Node, is_column, span, walk
+from sqlmadp.sql.tree import Node, parts_of, placed, span, text, walk
+
+Made = TypeVar("Made", bound=exp.Expr)
+
+_REPLACED = 10
+"""How often a part counts that an alias stands for: it is looked at more often than others."""
 
 
 class SelectChecker(ExpressionChecker):
@@ -30,59 +37,52 @@ class SelectChecker(ExpressionChecker):
         super().__init__(statement, domain, sandbox.functions)
         self._sandbox, self._limits = sandbox, limits
 
-    def is_block(self, node: Node) -> bool:
+    def is_block(self, node: exp.Select) -> bool:
         """Return whether a SELECT over records is a private block."""
-        if node["group_expressions"] or node["aggregate_handling"] != "STANDARD_HANDLING":
+        if any(node.args.get(part) is not None for part in ("group", "having", "distinct")):
             return True
-        if node["having"] is not None:
-            return True
-        if any(modifier["type"] == "DISTINCT_MODIFIER" for modifier in node["modifiers"]):
-            return True
-        return any(
-            part["class"] == "FUNCTION" and self.is_any_aggregate(part["function_name"])
-            for item in expressions(node)
-            for part in walk(item)
-        )
+        return any(self.is_any_aggregate(part) for item in expressions(node) for part in walk(item))
 
-    def yielded_records(self, node: Node, source: Records) -> Records | None:
+    def yielded_records(self, node: exp.Select, source: Records) -> Records | None:
         """Return the records that a SELECT without aggregates yields."""
         before = len(self.problems)
         self.records = source
-        self.aliases = {item["alias"].casefold() for item in node["select_list"] if item["alias"]}
-        if node["qualify"] is not None:
+        aliases = {item.alias.casefold(): item for item in node.expressions if item.alias}
+        self.aliases = set(aliases)
+        if node.args.get("qualify") is not None:
             self.refuse("window", "QUALIFY over records would look at single records")
-        for modifier in node["modifiers"]:
-            if modifier["type"] != "ORDER_MODIFIER":
-                self.refuse(
-                    "limit-records",
-                    "LIMIT over records keeps some of them by their order, "
-                    "which depends on other records",
-                    "LIMIT the groups of an aggregate instead.",
-                )
-        for item in (*node["select_list"], node["where_clause"]):
-            if item is not None and not _is_plain_star(item):
+        if node.args.get("limit") is not None or node.args.get("offset") is not None:
+            self.refuse(
+                "limit-records",
+                "LIMIT over records keeps some of them by their order, "
+                "which depends on other records",
+                "LIMIT the groups of an aggregate instead.",
+            )
+        where = node.args["where"].this if node.args.get("where") else None
+        for item in (*node.expressions, where):
+            if item is not None and not _is_star(item):
                 self.check_expression(item, "records")
-        self._check_parts(node, source)
+        self._check_size(node, source)
         if len(self.problems) > before:
             return None
-        fields = [field for item in node["select_list"] for field in self._fields(item, source)]
-        where = [] if node["where_clause"] is None else [node["where_clause"]]
-        aliases = {item["alias"].casefold(): item for item in node["select_list"] if item["alias"]}
+        fields = [field for item in node.expressions for field in self._fields(item, source)]
+        if len(self.problems) > before:
+            return None
 
         def alias(reference: Node) -> Node:
-            return private(aliases[reference["column_names"][-1].casefold()], source)
+            return resolved(aliases[reference.name.casefold()], source)
 
         try:
-            resolved = tuple(private(part, source, alias) for part in where)
+            conditions = () if where is None else (resolved(where, source, alias),)
         except KeyError:
             self.refuse("ambiguous-name", "an alias of this SELECT stands for another alias")
             return None
-        return Records(tuple(fields), (*source.where, *resolved), source.lookups)
+        return Records(tuple(fields), (*source.where, *conditions), source.joined)
 
     def _fields(self, item: Node, source: Records) -> Iterable[Field]:
-        if item["class"] != "STAR":
+        if not _is_star(item):
             try:
-                expression = private(item, source)
+                expression = resolved(item, source)
             except KeyError:
                 self.refuse(
                     "ambiguous-name",
@@ -93,9 +93,14 @@ class SelectChecker(ExpressionChecker):
                 return
             yield Field("", self.result_name(item), expression, size=_size(item, source))
             return
-        excluded = {str(name).casefold() for name in item["exclude_list"]}
-        replaced = {entry["key"].casefold(): entry["value"] for entry in item["replace_list"]}
-        relation = item["relation_name"].casefold()
+        star = item.this if isinstance(item, exp.Column) else item
+        relation = item.table.casefold() if isinstance(item, exp.Column) else ""
+        excluded = {part.name.casefold() for part in star.args.get("except_") or ()}
+        replaced = {part.alias.casefold(): part.this for part in star.args.get("replace") or ()}
+        for new in replaced.values():
+            self.check_expression(new, "records")
+        if star.args.get("rename") or star.args.get("ilike"):
+            self.refuse_rows(span(item))
         for known in source.fields:
             if known.name.casefold() in excluded or (known.merged and not relation):
                 continue
@@ -103,106 +108,127 @@ class SelectChecker(ExpressionChecker):
                 continue
             if known.name.casefold() in replaced:
                 new = replaced[known.name.casefold()]
-                yield Field("", known.name, private(new, source), size=_size(new, source))
+                yield Field("", known.name, resolved(new, source), size=_size(new, source))
             else:
                 yield Field("", known.name, known.expression, size=known.size)
 
     def result_name(self, item: Node) -> str:
         """Return the name that DuckDB gives to a result column."""
-        if item["alias"]:
-            return str(item["alias"])
-        if is_column(item):
-            return str(item["column_names"][-1])
-        try:
-            return self._sandbox.print_expression(item)
-        except UnfaithfulError:
-            return "?"
+        if item.alias:
+            return str(item.alias)
+        return item.name if isinstance(item, exp.Column) else self._sandbox.name_of(text(item))
 
-    def check_block(self, node: Node, source: Records) -> None:
+    def check_block(self, node: exp.Select, source: Records) -> None:
         """Note every mistake in a SELECT with aggregates."""
         self.records = source
-        items = node["select_list"]
-        self.aliases = {item["alias"].casefold() for item in items if item["alias"]}
+        items = node.expressions
+        self.aliases = {item.alias.casefold() for item in items if item.alias}
         for item in items:
             self.check_expression(item, "block")
-        for part in (node["where_clause"], *node["group_expressions"]):
+        where = node.args.get("where")
+        for part in (where.this if where else None, *group_parts(node)):
             self.check_expression(part, "records")
-        for part in (node["having"], node["qualify"]):
+        for name in ("having", "qualify"):
+            if node.args.get(name) is not None:
+                self.check_expression(node.args[name].this, "block")
+        for part in (*ordered(node), *distinct_on(node)):
             self.check_expression(part, "block")
-        for modifier in node["modifiers"]:
-            match modifier["type"]:
-                case "ORDER_MODIFIER":
-                    for order in modifier["orders"]:
-                        if not is_order_by_all(order["expression"]):
-                            self.check_expression(order["expression"], "block")
-                case "DISTINCT_MODIFIER":
-                    for target in modifier["distinct_on_targets"]:
-                        self.check_expression(target, "block")
-                case _:
-                    self.check_limit(modifier)
-        if any(part["class"] == "STAR" for item in items for part in walk(item)):
+        self.check_limit(node)
+        if any(isinstance(part, exp.Star) for item in items for part in walk(item)):
             return
-        self._check_parts(node, source)
+        self._check_size(node, source)
         for part in expressions(node):
             check_growth(part, self)
 
-    def check_limit(self, modifier: Node) -> None:
+    def check_limit(self, node: Node) -> None:
         """Note every mistake in LIMIT and OFFSET."""
-        if modifier["type"] not in ("LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER"):
-            self.refuse("syntax", f"{modifier['type']} is not supported")
-            return
-        for node in (modifier["limit"], modifier["offset"]):
-            if node is None:
+        for name, key in (("limit", "expression"), ("offset", "expression")):
+            clause = node.args.get(name)
+            if clause is None:
                 continue
-            if any(is_column(part) or part["class"] == "SUBQUERY" for part in walk(node)):
-                self.refuse("limit", "LIMIT and OFFSET are constants", "", span(node))
+            if not has_only_known_arguments(clause, QUERIES):
+                self.refuse("syntax", "this form of LIMIT is not supported", "", span(clause))
+                continue
+            part = clause.args.get("count" if isinstance(clause, exp.Fetch) else key)
+            if part is None or isinstance(part, exp.Var):
+                continue
+            if any(isinstance(each, (exp.Column, exp.Query)) for each in walk(part)):
+                self.refuse("limit", "LIMIT and OFFSET are constants", "", span(part))
             else:
-                self.check_expression(node, "records")
+                self.check_expression(part, "records")
 
-    def _check_parts(self, node: Node, source: Records) -> None:
+    def _check_size(self, node: exp.Select, source: Records) -> None:
         """Refuse aliases of aliases that grow without end when they are replaced."""
         sizes: dict[str, int] = {}
-        total = 0
+        total = written = 0
         for part in expressions(node):
             grown = _size(part, source, sizes)
             total += grown
-            if part["alias"]:
-                sizes[part["alias"].casefold()] = grown
-        if total > self._limits.parts:
+            written += sum(1 for _ in walk(part))
+            if part.alias:
+                sizes[part.alias.casefold()] = grown
+        if (total - written) * _REPLACED > self._limits.parts:
             self.refuse(
                 "too-large",
-                f"the statement has {total:,} parts once aliases are replaced by what they "
-                f"stand for; at most {self._limits.parts:,} are supported",
+                f"{total - written:,} parts are added to the statement when aliases are replaced "
+                f"by what they stand for; each counts {_REPLACED} times, and at most "
+                f"{self._limits.parts:,} are supported",
                 advice("parts"),
             )
 
 
-def expressions(select: Node) -> list[Node]:
+def with_parts(node: Made, **parts: object) -> Made:
+    """Return a copy of a node with some of its arguments replaced."""
+    copy = node.__class__()
+    for name, value in (node.args | parts).items():
+        copy.set(name, value if name in parts else _copied(value))
+    return placed(copy, node)
+
+
+def _copied(value: object) -> object:
+    if isinstance(value, list):
+        return [_copied(each) for each in value]
+    return value.copy() if isinstance(value, exp.Expr) else value
+
+
+def expressions(select: exp.Select) -> list[Node]:
     """Return every expression of a SELECT, the select list first."""
-    orders = [order for modifier in select["modifiers"] for order in modifier.get("orders", ())]
-    nodes: list[Any] = [
-        *select["select_list"],
-        select["where_clause"],
-        *select["group_expressions"],
-        select["having"],
-        select["qualify"],
-        *(order["expression"] for order in orders),
-    ]
-    return [node for node in nodes if node is not None]
+    clauses = [select.args.get(name) for name in ("where", "having", "qualify")]
+    where, having, qualify = ([] if clause is None else [clause.this] for clause in clauses)
+    return [*select.expressions, *where, *group_parts(select), *having, *qualify, *ordered(select)]
 
 
-def is_order_by_all(node: Node) -> bool:
-    """Return whether this is the ALL of ORDER BY ALL."""
-    return bool(node["class"] == "STAR" and node["columns"] and node["expr"] is None)
+def group_parts(select: exp.Select) -> list[Node]:
+    """Return what a SELECT groups by, whatever the grouping sets."""
+    group = select.args.get("group")
+    found: list[Node] = []
+    pending = list(reversed(group.expressions)) if group is not None else []
+    while pending:
+        part = pending.pop()
+        if isinstance(part, (exp.Cube, exp.Rollup, exp.GroupingSets, exp.Tuple)):
+            pending.extend(reversed(part.expressions))
+        else:
+            found.append(part)
+    return found
 
 
-def _is_plain_star(node: Node) -> bool:
-    return bool(
-        node["class"] == "STAR"
-        and not node["columns"]
-        and node["expr"] is None
-        and not node["rename_list"]
-        and not node["qualified_exclude_list"]
+def ordered(select: exp.Select) -> list[Node]:
+    """Return the expressions of ORDER BY, but for ALL."""
+    order = select.args.get("order")
+    parts = [each.this for each in order.expressions] if order is not None else []
+    return [part for part in parts if not isinstance(part, exp.Var)]
+
+
+def distinct_on(select: exp.Select) -> list[Node]:
+    """Return the expressions of DISTINCT ON."""
+    distinct = select.args.get("distinct")
+    on = distinct.args.get("on") if distinct is not None else None
+    return list(on.expressions) if isinstance(on, exp.Tuple) else [on] if on is not None else []
+
+
+def _is_star(node: Node) -> bool:
+    return isinstance(node, exp.Star) or (
+        isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
     )
 
 
@@ -210,10 +236,10 @@ def _size(node: Node, source: Records, aliases: Mapping[str, int] | None = None)
     """Return how many parts an expression has once names are replaced."""
     total = 0
     for part in walk(node):
-        if not is_column(part):
+        if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
             total += 1
             continue
-        known = source.field(part["column_names"])
-        name = part["column_names"][-1].casefold()
+        known = source.field(parts_of(part))
+        name = part.name.casefold()
         total += known.size if known is not None else (aliases or {}).get(name, 1)
     return total

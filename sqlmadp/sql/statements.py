@@ -3,7 +3,9 @@
 DuckDB's own tokenizer finds the semicolons, so strings and comments are read as DuckDB
 reads them.  ``-- name: adults`` above a statement names it; a statement without a name is
 ``q1``, ``q2``, ... by its position in the file.  ``-- weight: 4`` above it makes its errors count
-four times among the errors of its analyst.
+four times among the errors of its analyst.  ``-- dialect: postgres`` above it says what dialect of
+SQL it is written in; in the first line of a file that of all of it, whose tokenizer then finds the
+semicolons.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import duckdb
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
 
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
@@ -25,11 +30,12 @@ _EXCERPT = 100
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+", re.IGNORECASE)
 _NAME_COMMENT = re.compile(r"^--[ \t]*name:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _WEIGHT_COMMENT = re.compile(r"^--[ \t]*weight:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_DIALECT_COMMENT = re.compile(r"^--[ \t]*dialect:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _WEIGHT = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}|/[0-9]{1,6})?")
 _NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME}}}")
 
 Span = tuple[int, int]
-"""Start and length inside a statement's text, in UTF-8 bytes, as DuckDB counts."""
+"""Start and length inside a statement's text, in characters."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +51,21 @@ class Statement:
     """The whole file, for excerpts; the text alone when empty."""
     weight: Fraction = Fraction(1)
     """How much the query counts inside its workload."""
+    dialect: str = "duckdb"
+    """The dialect of SQL that it is written in, by sqlglot's name of it."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what is equal just when two statements ask the same in the same words."""
+        return self.dialect, self.text
 
     def problem(
         self, code: str, message: str, *, hint: str = "", span: Span | None = None
     ) -> Problem:
         """Return a mistake in this statement, underlined at ``span`` or else at its first line."""
-        encoded = self.text.encode()
-        first, length = span if span is not None else (0, len(encoded))
-        begin = len(encoded[:first].decode(errors="ignore"))
-        end = len(encoded[: first + length].decode(errors="ignore"))
+        first, length = span if span is not None else (0, len(self.text))
         source, shift = (self.source, self.start) if self.source else (self.text, 0)
-        line, column, excerpt = _locate(source, shift + begin, shift + end)
+        line, column, excerpt = _locate(source, shift + first, shift + first + length)
         return Problem(
             file=self.file,
             message=message,
@@ -73,22 +83,37 @@ class Statement:
         return SqlError([self.problem(code, message, hint=hint, span=span)])
 
 
-def split(text: str, *, file: str, limits: Limits = DEFAULT) -> list[Statement]:
-    """Return the statements of a file in order, or raise an SqlError with every mistake."""
-    statements, problems = split_each(text, file=file, limits=limits)
+def characters(text: str, place: Span) -> Span:
+    """Return a place in characters that DuckDB gives in UTF-8 bytes."""
+    encoded = text.encode()
+    first, length = place
+    begin = len(encoded[:first].decode(errors="ignore"))
+    return begin, len(encoded[: first + length].decode(errors="ignore")) - begin
+
+
+def split(
+    text: str, *, file: str, limits: Limits = DEFAULT, dialect: str = "duckdb"
+) -> list[Statement]:
+    """Return the statements of a file in order, or raise an SqlError with every mistake.
+
+    ``dialect`` is that of a file which names none itself.
+    """
+    statements, problems = split_each(text, file=file, limits=limits, dialect=dialect)
     if problems:
         raise SqlError(problems)
     return statements
 
 
 def split_each(
-    text: str, *, file: str, limits: Limits = DEFAULT
+    text: str, *, file: str, limits: Limits = DEFAULT, dialect: str = "duckdb"
 ) -> tuple[list[Statement], list[Problem]]:
     """Return the statements of a file that can be looked at further, and every mistake."""
     problems: list[Problem] = []
     statements: list[Statement] = []
     names: set[str] = set()
-    for start, end, given, weight in _ranges(text):
+    first, _, _ = text.lstrip("\ufeff").partition("\n")
+    dialect = next((name.lower() for name in _DIALECT_COMMENT.findall(first.rstrip())), dialect)
+    for start, end, given, weight, own in _ranges(text, dialect):
         if len(statements) == limits.statements:
             message = f"the file holds more than {limits.statements:,} statements"
             problem = Problem(
@@ -96,7 +121,8 @@ def split_each(
             )
             return [], [problem]
         name = f"q{len(statements) + 1}" if given is None else given
-        statement = Statement(file, name, text[start:end].rstrip(), start, text)
+        written = text[start:end].rstrip()
+        statement = Statement(file, name, written, start, text, dialect=own or dialect)
         problems.extend(_name_problems(statement, names))
         if weight is not None:
             if (number := _weight(weight)) is None:
@@ -176,30 +202,60 @@ def _name_problems(statement: Statement, taken: set[str]) -> Iterator[Problem]:
         )
 
 
-def _ranges(text: str) -> Iterator[tuple[int, int, str | None, str | None]]:
-    """Yield where every statement begins and ends, in characters, with its name and weight."""
+_Range = tuple[int, int, str | None, str | None, str | None]
+"""Where a statement begins and ends, in characters, its name, weight and dialect."""
+
+
+def _ranges(text: str, dialect: str) -> Iterator[_Range]:
+    """Yield where the statements of a text are, and what the comments above them say."""
+    grammar = Dialect.get(dialect)
+    if dialect == "duckdb" or grammar is None:  # Reading says that there is no such dialect.
+        yield from _of_duckdb(text)
+        return
+    try:
+        tokens = grammar().tokenize(text)
+    except SqlglotError:  # A text without an end; reading says so.
+        yield 0, len(text), None, None, None
+        return
+    begin: int | None = None
+    last, above = 0, ""
+    for token in tokens:
+        if begin is None:
+            begin, above = token.start, text[last : token.start]
+        if token.token_type == TokenType.SEMICOLON:
+            if token.start > begin:
+                yield begin, token.start, *_said(above)
+            begin, last = None, token.end + 1
+    if begin is not None:
+        yield begin, len(text), *_said(above)
+
+
+def _of_duckdb(text: str) -> Iterator[_Range]:
     encoded = text.encode()
     tokens = duckdb.tokenize(text)
     edges = [*(start for start, _ in tokens), len(encoded)]
     to_character = _character_offsets(encoded, edges)
     begin: int | None = None
-    name: str | None = None
-    weight: str | None = None
+    above: list[str] = []
     for (start, kind), end in zip(tokens, edges[1:], strict=True):
         if kind == duckdb.token_type.comment:
-            comment = encoded[start:end].decode() if begin is None else ""
-            if names := _NAME_COMMENT.findall(comment):
-                name = names[-1]
-            if weights := _WEIGHT_COMMENT.findall(comment):
-                weight = weights[-1]
+            if begin is None:
+                above.append(encoded[start:end].decode())
         elif encoded[start : start + 1] == b";":
             if begin is not None:
-                yield to_character[begin], to_character[start], name, weight
-            begin, name, weight = None, None, None
+                yield to_character[begin], to_character[start], *_said("\n".join(above))
+            begin, above = None, []
         elif begin is None:
             begin = start
     if begin is not None:
-        yield to_character[begin], to_character[len(encoded)], name, weight
+        yield to_character[begin], to_character[len(encoded)], *_said("\n".join(above))
+
+
+def _said(above: str) -> tuple[str | None, str | None, str | None]:
+    """Return the name, weight and dialect that the comments above a statement give it."""
+    patterns = (_NAME_COMMENT, _WEIGHT_COMMENT, _DIALECT_COMMENT)
+    name, weight, dialect = ((found.findall(above) or [None])[-1] for found in patterns)
+    return name, weight, dialect.lower() if dialect else None
 
 
 def _character_offsets(encoded: bytes, offsets: list[int]) -> dict[int, int]:

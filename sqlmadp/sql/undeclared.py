@@ -12,18 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.sql.functions import nearest
-from sqlmadp.sql.resolved import Resolved
-from sqlmadp.sql.statements import Span
-from sqlmadp.sql.syntax import Node, is_column, span, walk
+from sqlglot import exp
 
-COMPARED = frozenset(
-    {
-        *("COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_IN", "COMPARE_NOT_IN"),
-        *("COMPARE_DISTINCT_FROM", "COMPARE_NOT_DISTINCT_FROM"),
-    }
-)
+from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.sql.check import nearest
+from sqlmadp.sql.resolve import Resolved
+from sqlmadp.sql.statements import Span
+from sqlmadp.sql.tree import Node, constant, span, walk
+
+COMPARED = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In)
 """Comparisons that ask for a value itself."""
 
 LISTED = 5
@@ -44,38 +41,44 @@ def undeclared_values(resolved: Resolved, domain: Domain) -> Iterator[Undeclared
     columns = {column.name: column for column in domain.columns}
     for node in (*resolved.predicates(), *resolved.keys, *resolved.values()):
         for part in walk(node):
-            for name, constant in _compared(part):
-                kind, text = constant["literal"]["kind"], constant["literal"]["text"]
-                if not _is_declared(columns[name], kind, text):
-                    shown = repr(text) if kind == "STRING" else text
+            for name, value in _compared(part):
+                text = constant(value)
+                if not _is_declared(columns[name], value):
+                    shown = repr(text) if value.is_string else text
                     yield Undeclared(
                         f"the schema declares no value {shown} of {name!r}, so none is counted",
                         _advice(columns[name], text),
-                        span(constant),
+                        span(value),
                     )
 
 
 def _compared(node: Node) -> Iterator[tuple[str, Node]]:
     """Yield the column and each of the constants that it is compared with."""
-    if node["type"] not in COMPARED:
+    if isinstance(node, exp.Case) and node.this is not None:
+        sides = [node.this, *(branch.this for branch in node.args["ifs"])]
+    elif isinstance(node, COMPARED):
+        sides = [node.this, *(node.expressions if isinstance(node, exp.In) else [node.expression])]
+    else:
         return
-    sides = node["children"] if node["class"] == "OPERATOR" else [node["left"], node["right"]]
-    names = [side["column_names"] for side in sides if is_column(side)]
-    if len(names) == 1 and len(names[0]) == 1:  # A public column has a qualifier.
-        yield from ((names[0][0], side) for side in sides if side["class"] == "CONSTANT")
+    columns = [side for side in sides if isinstance(side, exp.Column)]
+    if len(columns) == 1 and not columns[0].table:  # A public column has a qualifier.
+        yield from ((columns[0].name, side) for side in sides if constant(side))
 
 
-def _is_declared(column: Column, kind: str, text: str) -> bool:
+def _is_declared(column: Column, value: Node) -> bool:
     """Return whether a constant is a declared value, or of a kind that is not looked into."""
-    match column.sql_type, kind:
-        case "VARCHAR", "STRING":
-            return text in column.values
-        case "BIGINT", "INTEGER" if column.values:
-            return int(text) in column.values
-        case "BIGINT", "INTEGER":
-            low, high = column.ordinal_bounds
-            return low <= int(text) <= high
+    text = constant(value)
+    if column.sql_type == "VARCHAR" and value.is_string:
+        return text in column.values
+    if column.sql_type == "BIGINT" and text.removeprefix("-").isdigit() and not value.is_string:
+        low, high = column.ordinal_bounds if not column.values else (0, 0)
+        return int(text) in column.values if column.values else low <= int(text) <= high
     return True
+
+
+def _literal(value: str) -> str:
+    escaped = value.replace("'", "''")
+    return f"'{escaped}'"
 
 
 def _advice(column: Column, text: str) -> str:
@@ -83,4 +86,4 @@ def _advice(column: Column, text: str) -> str:
         return f"It declares {column.minimum} to {column.maximum}."
     listed = ", ".join(repr(value) for value in column.values[:LISTED])
     more = ", ..." if len(column.values) > LISTED else ""
-    return nearest(text, map(str, column.values)) or f"It declares {listed}{more}."
+    return nearest(text, map(str, column.values), _literal) or f"It declares {listed}{more}."

@@ -82,20 +82,23 @@ _known: dict[str, Strategy] = {}
 def select(workload: Workload, *, cache: StrategyCache | None = None) -> Strategy:
     """Return the strategy for a workload; ``cache`` keeps it for the next process."""
     fingerprint = workload.fingerprint
-    if fingerprint not in _known:
-        stored = cache.load(fingerprint) if cache is not None else None
-        strategy = _search(workload, cache) if stored is None else Strategy(*stored)
-        if cache is not None and stored is None:
+    if not is_known(workload, cache=cache):
+        strategy = _known[fingerprint] = _search(workload, cache)
+        if cache is not None:
             cache.save(fingerprint, strategy.blocks, strategy.error, strategy.total)
             cache.forget(_part(fingerprint, number) for number in range(MOST_LAYOUTS))
-        _known[fingerprint] = strategy
     return _known[fingerprint]
 
 
 def is_known(workload: Workload, *, cache: StrategyCache | None = None) -> bool:
     """Tell whether `select` would find a strategy without searching for one."""
     fingerprint = workload.fingerprint
-    return fingerprint in _known or (cache is not None and cache.load(fingerprint) is not None)
+    if fingerprint not in _known and cache is not None:
+        with _libraries().limit(limits=1):
+            stored = cache.load(fingerprint, workload)
+        if stored is not None:
+            _known[fingerprint] = Strategy(*stored)
+    return fingerprint in _known
 
 
 def starts(workload: Workload) -> int:
@@ -143,7 +146,7 @@ def _by_layouts(workload: Workload, cache: StrategyCache | None = None) -> Itera
     """Yield the best strategy of every layout, from the cache where a search left it there."""
     for number, layout in enumerate(layouts(workload)):
         part = _part(workload.fingerprint, number)
-        stored = cache.load(part) if cache is not None else None
+        stored = cache.load(part, workload) if cache is not None else None
         yield _by_layout(layout) if stored is None else Strategy(*stored)
 
 

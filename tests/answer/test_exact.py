@@ -30,8 +30,8 @@ SIZES = {"age": 4, "sex": 2}
 DOMAIN = Domain(
     table="people",
     columns=(
-        Column(name="age", type="integer", minimum=0, maximum=3),
-        Column(name="sex", type="category", values=("f", "m")),
+        Column(name="age", type="integer", minimum=0, maximum=3, complete=True),
+        Column(name="sex", type="category", values=("f", "m"), complete=True),
     ),
 )
 CELLS = [(age, sex) for age in range(4) for sex in ("f", "m")]

@@ -198,7 +198,9 @@ def test_errors_are_explained_only_where_answers_were_processed():
 def test_stated_errors_are_those_of_non_negative_answers_bias_included():
     # An empty cell far below zero: its answer is 0 and the error of an answer that is cut off at
     # zero is that of half a Laplace distribution, 1 / sqrt(2) of the whole.
-    domain = Domain(table="t", columns=(Column(name="c", type="integer", minimum=0, maximum=3),))
+    domain = Domain(
+        table="t", columns=(Column(name="c", type="integer", minimum=0, maximum=3, complete=True),)
+    )
     block = Block(Marginal(("c",), (Partition.finest(4),)), sparse.eye_array(4, format="csr"))
     values = (np.array([-500.0, 1e6, 1e6, 1e6]),)
     variance = 2 * 10.0**2

@@ -18,6 +18,7 @@ from sqlmadp.audit.cases import (
     lattice,
     plain_count,
     products,
+    ramps,
     uneven_blocks,
 )
 from sqlmadp.audit.freshness import repeated_noise
@@ -25,9 +26,10 @@ from sqlmadp.audit.messages import CANARY, telling_messages
 from sqlmadp.audit.report import Audited, Report, audit_case
 from sqlmadp.cli import main
 from sqlmadp.private import data_vector, measure, noise, sensitivity
+from sqlmadp.private.blocks import checked_blocks
 from sqlmadp.private.engines.duckdb import DuckDbTable
 from sqlmadp.private.sensitivity import l1_sensitivity
-from sqlmadp.schema.kronecker import KroneckerBlock
+from sqlmadp.table.rows import Rows
 
 SURE = 1 - 1e-9
 """So sure that no run of these tests will ever see a bound fail by chance."""
@@ -60,7 +62,8 @@ def test_the_cases_have_neighbours_and_the_most_sensitive_cell_among_them():
         if "most sensitive" in case.name:
             cell = int(np.flatnonzero(case.tables[0] - case.tables[1])[0])
             moves = effects(case.domain, case.blocks)
-            assert moves[cell] == moves.max() == l1_sensitivity(case.blocks, case.domain)
+            blocks = checked_blocks(case.blocks, case.domain)
+            assert moves[cell] == moves.max() == l1_sensitivity(blocks, case.domain)
 
 
 @pytest.mark.statistical
@@ -74,7 +77,7 @@ def test_noise_of_eight_tenths_of_its_scale_is_caught(monkeypatch):
 @pytest.mark.statistical
 def test_sensitivity_in_the_wrong_norm_is_caught(monkeypatch):
     def euclidean(blocks, domain):
-        squares = [replace(block, matrix=block.matrix * block.matrix) for block in blocks]
+        squares = [Rows(b.scope, b.parts, 0, b.matrix * b.matrix) for b in blocks]
         return math.isqrt(l1_sensitivity(squares, domain))
 
     monkeypatch.setattr(sensitivity, "l1_sensitivity", euclidean)
@@ -96,10 +99,28 @@ def test_products_whose_heights_are_forgotten_are_caught(monkeypatch):
 
     def forgetful(block):
         flat = (block.heights > 0).astype(np.int64)
-        return right(KroneckerBlock(block.marginal, block.factors, flat))
+        return right(replace(block, heights=flat))
 
     monkeypatch.setattr(sensitivity, "column_sums", forgetful)
     assert not audit_case(products(), 12_000, confidence=SURE).holds
+
+
+@pytest.mark.statistical
+def test_ramps_whose_steps_are_forgotten_are_caught(monkeypatch):
+    monkeypatch.setattr(boundary, "weight_of_record", lambda block: 1)
+    assert not audit_case(ramps(), 4_000, confidence=SURE).holds
+
+
+@pytest.mark.statistical
+def test_one_noise_scale_for_blocks_of_different_units_is_caught(monkeypatch):
+    right = boundary.calibrate
+
+    def alike(*arguments, **options):
+        strategy = right(*arguments, **options)
+        return replace(strategy, scales=(min(strategy.scales),) * len(strategy.scales))
+
+    monkeypatch.setattr("sqlmadp.audit.sample.calibrate", alike)
+    assert not audit_case(ramps(), 4_000, confidence=SURE).holds
 
 
 @pytest.mark.statistical
@@ -148,8 +169,7 @@ def test_an_exception_that_names_a_value_is_caught(monkeypatch):
         return exp.cast(exp.column(column.name, quoted=True), sql_type)
 
     def uncaught(engine, domain, strategy):
-        marginals = [block.marginal for block in strategy.blocks]
-        counts = data_vector.read_counts(engine, domain, marginals)
+        counts = data_vector.read_counts(engine, domain, strategy.blocks)
         return boundary.noisy_answers(strategy, counts)
 
     assert telling_messages() == []

@@ -41,7 +41,7 @@ def test_a_unit_whose_records_are_not_limited_is_caught(monkeypatch, name):
     monkeypatch.setattr(
         data_vector,
         "counting_select",
-        lambda engine, domain, scopes: right(engine, replace(domain, unit=None), scopes),
+        lambda engine, domain, *rest: right(engine, replace(domain, unit=None), *rest),
     )
     (broken,) = [case for case in units.unit_cases() if case.name == name]
     assert not audit_case(broken, 4_000, confidence=SURE).holds

@@ -367,7 +367,7 @@ def test_transactions_in_two_phases_are_not_supported(connection):
 
 def test_tables_are_those_that_the_schema_declares(connection):
     assert list(connection.tables) == ["visits"]
-    assert connection.tables["visits"][:2] == (("age", "BIGINT", False), ("sex", "VARCHAR", True))
+    assert connection.tables["visits"][:2] == (("age", "BIGINT", True), ("sex", "VARCHAR", True))
 
 
 def test_the_limits_of_the_plan_hold_for_connections(pending):

@@ -16,9 +16,9 @@ SELECT COUNT(*) FROM persons;
 -- 1:22 unknown-table: there is no table 'persons'
 
 SELECT COUNT(*) FROM people WHERE agee > 3 AND sexx = 'm' AND member = "yes";
--- 1:35 unknown-column: there is no column 'agee'
--- 1:48 unknown-column: there is no column 'sexx'
--- 1:72 unknown-column: there is no column 'yes'
+-- 1:35 unknown-column: the schema does not declare a column 'agee'
+-- 1:48 unknown-column: the schema does not declare a column 'sexx'
+-- 1:72 unknown-column: the schema does not declare a column 'yes'
 
 SELECT COUNT(*) FROM people WHERE random() < 0.5;
 -- 1:35 nondeterministic: random does not give the same value every time

@@ -12,7 +12,7 @@ SELECT COUNT(*) FROM people WHERE age >= 3 AND sex = 'm';
 -- () __a0: age=3|4|5 sex=m
 
 SELECT COUNT(*) FROM people WHERE age >= 4 OR sex = 'm';
--- () __a0: age=0|1|2|3 sex=m + age=4|5 sex=f|NULL + age=4|5 sex=m
+-- () __a0: age=0|1|2|3|NULL sex=m + age=4|5 sex=f|NULL + age=4|5 sex=m
 
 SELECT COUNT(*) FROM people WHERE NOT (age >= 3 OR sex = 'm');
 -- () __a0: age=0|1|2 sex=f

@@ -31,7 +31,7 @@ from sqlmadp.workload.workload import Workload
 DOMAIN = Domain(
     table="small",
     columns=tuple(
-        Column(name=name, type="integer", minimum=0, maximum=size - 1)
+        Column(name=name, type="integer", minimum=0, maximum=size - 1, complete=True)
         for name, size in SIZES.items()
     ),
 )

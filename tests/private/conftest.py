@@ -44,8 +44,8 @@ def people():
     return Domain(
         table="people",
         columns=(
-            Column(name="age", type="integer", minimum=0, maximum=3),
-            Column(name="sex", type="category", values=("f", "m")),
+            Column(name="age", type="integer", minimum=0, maximum=3, complete=True),
+            Column(name="sex", type="category", values=("f", "m"), complete=True),
         ),
     )
 

@@ -1,5 +1,7 @@
 """A strategy is rechecked at the boundary, and multiplied without rounding or overflow."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,8 +9,11 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from sqlmadp.errors import StrategyError
-from sqlmadp.private.blocks import MAX_ANSWER, checked_blocks, exact_answers
+from sqlmadp.private.blocks import MAX_ANSWER, checked_blocks, exact_answers, grain
 from sqlmadp.schema.marginal import TOTAL, Block, Marginal, Partition
+from sqlmadp.table.old_blocks import as_rows
+from sqlmadp.table.partition import Partition as VertexPartition
+from sqlmadp.table.rows import Rows
 
 
 def total_block(rows, dtype=np.int64):
@@ -20,6 +25,14 @@ def labelled(labels):
     return Block(marginal, sparse.csr_array(np.ones((1, marginal.size), dtype=np.int64)))
 
 
+def partition(pieces, steps=(0, 0, 0, 0), degrees=(), unit=1, dtype=np.int64):
+    arrays = (np.array(each, dtype=dtype) for each in (pieces, steps, degrees))
+    return Rows(("age",), (VertexPartition(*arrays, unit),), 1)
+
+
+RAMP = {"pieces": [0, 0, 0, 0], "steps": [0, 1, 2, 3], "degrees": [1], "unit": 3}
+
+
 @pytest.mark.parametrize(
     ("block", "message"),
     [
@@ -27,21 +40,54 @@ def labelled(labels):
         (total_block([[1]], dtype=np.uint64), "64-bit integers"),
         (Block(TOTAL, np.ones((1, 1), dtype=np.int64)), "csr_array"),
         (total_block([[1, 1]]), "columns"),
-        (total_block([[2**31]]), "2\\^31"),
-        (total_block([[-(2**63)]]), "2\\^31"),
+        (total_block([[2**62]]), "2\\^62"),
+        (total_block([[-(2**63)]]), "2\\^62"),
+        (total_block([[2**46]]), "2\\^46"),
+        (total_block([[2**33], [1]]), "exceed 2\\^62"),
+        (total_block([[0]]), "nothing but zeros"),
         (labelled([0, 1, 2]), "does not label its 4 cells"),
         (labelled([0, 1, 2, 3, 4]), "does not label its 4 cells"),
-        (labelled([0.0, 1.0, 2.0, 3.0]), "does not label"),
+        (labelled([0.0, 1.0, 2.0, 3.0]), "64-bit integers"),
         (labelled([1, 0, 2, 3]), "numbered by first cells"),
         (labelled([0, 0, 2, 2]), "numbered by first cells"),
         (labelled([0, -1, 1, 2]), "numbered by first cells"),
         (Block(Marginal(("height",), ()), None), "declared columns"),
-        (Block(Marginal(("age",), ()), None), "one partition a column"),
+        (Block(Marginal(("age",), ()), None), "one partition per column"),
+        (Rows((), (), 1.0), "weight"),
+        (Rows((), (), True), "weight"),
+        (Rows((), (), 0), "weight"),
+        (Rows((), (), -1), "weight"),
+        (Rows((), (), 2**62), "weight"),
+        (partition(**RAMP | {"steps": [0, 1, 2, 4]}), "above its unit"),
+        (partition(**RAMP | {"steps": [0, 1, -2, 3]}), "below 0"),
+        (partition(**RAMP | {"steps": [0, 0.5, 2, 3]}, dtype=np.float64), "64-bit integers"),
+        (partition(**RAMP | {"steps": [0, 1, 2]}), "does not label"),
+        (partition(**RAMP | {"degrees": [0], "steps": [0, 0, 0, 1]}), "along a single vertex"),
+        (partition(**RAMP | {"degrees": [3]}), "degree of 0, 1 or 2"),
+        (partition(**RAMP | {"degrees": [-1]}), "degree of 0, 1 or 2"),
+        (partition(**RAMP | {"degrees": [1, 1]}), "degree of 0, 1 or 2"),
+        (partition(**RAMP | {"degrees": []}), "degree of 0, 1 or 2"),
+        (partition(**RAMP | {"unit": 0, "steps": [0, 0, 0, 0]}), "unit"),
+        (partition(**RAMP | {"unit": 3.0}), "unit"),
+        (partition(**RAMP | {"unit": 2**62}), "unit"),
+        (partition(**RAMP | {"degrees": [2], "unit": 2**31}), "exceed 2\\^62"),
     ],
 )
 def test_a_block_that_must_not_be_measured_is_refused(people, block, message):
     with pytest.raises(StrategyError, match=message):
         checked_blocks([total_block([[1]]), block], people)
+
+
+def test_a_ramp_is_let_through(people):
+    (checked,) = checked_blocks([partition(**RAMP)], people)
+    assert grain(checked) == Fraction(1, 3)
+
+
+def test_steps_that_change_after_the_check_are_not_seen(people):
+    block = partition(**RAMP)
+    (checked,) = checked_blocks([block], people)
+    block.parts[0].steps[3] = 1000
+    assert checked.parts[0].steps.tolist() == [0, 1, 2, 3]
 
 
 def test_a_matrix_with_columns_out_of_range_is_refused(people):
@@ -72,7 +118,9 @@ counts = st.integers(0, 2**63 - 1) | st.integers(0, 100)
 def test_the_product_is_exact_for_every_vector_of_counts(pairs):
     row, count = (np.array(side, dtype=np.int64) for side in zip(*pairs, strict=True))
     marginal = Marginal(("age",), (Partition.finest(len(row)),))
-    exact = sum(int(a) * int(x) for a, x in pairs)
+    if not row.any():
+        return
+    exact = sum(int(a) * int(x) for a, x in pairs) // int(np.gcd.reduce(row))
     held = max(-MAX_ANSWER, min(MAX_ANSWER, exact))
-    block = Block(marginal, sparse.csr_array(row.reshape(1, -1)))
+    block = as_rows(Block(marginal, sparse.csr_array(row.reshape(1, -1))))
     assert exact_answers(block, count).tolist() == [held]

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlmadp.private.counting import counting_select
-from sqlmadp.private.data_vector import read_cells, read_counts
+from sqlmadp.private.data_vector import read_counts, read_sums
 from sqlmadp.private.engines import Source, open_engine
-from sqlmadp.private.together import FEW_CELLS, MOST_BYTES, answer_bytes, counted_together
+from sqlmadp.private.keys import FEW_CELLS, keys_of
+from sqlmadp.private.together import MOST_BYTES, answer_bytes, counted_together
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.marginal import TOTAL, Marginal, Partition
 
@@ -22,32 +23,38 @@ FIRST, LAST = date(2020, 2, 27), date(2020, 3, 2)
 ODD = (math.inf, -math.inf, math.nan, None)
 
 
-def domain_of(*, nullable, outside):
-    shared = {"nullable": nullable}
-    ordered = {"nullable": nullable, "outside": outside}
+def domain_of(*, outside="null", nullable=False, complete=()):
+    """Return a domain whose columns at the places ``complete`` are declared so."""
+
+    def shared(place):
+        return {"nullable": nullable and place not in complete, "complete": place in complete}
+
+    def ordered(place):
+        return {"outside": outside, **shared(place)}
+
     return Domain(
         table="t",
         columns=(
-            Column(name="word", type="category", values=("b", "a", "it's"), **shared),
-            Column(name="code", type="category", values=(7, -1), **shared),
-            Column(name="Flag", type="boolean", **shared),
-            Column(name="age", type="integer", minimum=-1, maximum=2, **ordered),
-            Column(name="day", type="date", minimum=FIRST, maximum=LAST, **ordered),
-            Column(name="size", type="real", minimum=0, maximum=1, cuts=(0.1, 0.3), **ordered),
+            Column(name="word", type="category", values=("b", "a", "it's"), **shared(0)),
+            Column(name="code", type="category", values=(7, -1), **shared(1)),
+            Column(name="Flag", type="boolean", **shared(2)),
+            Column(name="age", type="integer", minimum=-1, maximum=2, **ordered(3)),
+            Column(name="day", type="date", minimum=FIRST, maximum=LAST, **ordered(4)),
+            Column(name="size", type="real", minimum=0, maximum=1, cuts=(0.1, 0.3), **ordered(5)),
         ),
     )
 
 
 def cell_of(column, value):
-    """Return the cell of one value by the words of the design, or None if it is out of domain."""
+    """Return the cell of one value by the words of the design, or None if it breaks a promise."""
     if value is None:
         return column.null_cell
     if column.type in {"category", "boolean"}:
         values = list(column.values) or [False, True]
-        return values.index(value) if value in values else None
+        return values.index(value) if value in values else column.null_cell
     low, high = column.minimum, column.maximum
-    if value != value or (column.outside == "drop" and not low <= value <= high):
-        return None
+    if value != value or (column.outside == "null" and not low <= value <= high):
+        return column.null_cell
     value = min(max(value, low), high)
     if column.type == "real":
         return column.cell_of_real(value)
@@ -131,14 +138,17 @@ def counts_of(source, domain, marginals):
     data=st.data(),
     records=RECORDS,
     nullable=st.booleans(),
-    outside=st.sampled_from(["drop", "clamp"]),
+    complete=st.sets(st.integers(0, 5)),
+    outside=st.sampled_from(["null", "clamp"]),
     scopes=SCOPES,
 )
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_counts_are_those_of_python(kind, tmp_path, data, records, nullable, outside, scopes):
-    domain = domain_of(nullable=nullable, outside=outside)
+def test_counts_are_those_of_python(
+    kind, tmp_path, data, records, nullable, complete, outside, scopes
+):
+    domain = domain_of(nullable=nullable, complete=complete, outside=outside)
     marginals = list(marginals_of(data.draw, domain, scopes))
     counts = counts_of(write_table(tmp_path, records, kind), domain, marginals)
     for marginal, counted in zip(marginals, counts, strict=True):
@@ -160,10 +170,10 @@ def csv_counts(tmp_path):
     return count
 
 
-def test_text_that_is_no_integer_is_out_of_domain_and_not_null(csv_counts):
-    age = Column(name="age", type="integer", minimum=0, maximum=9, nullable=True)
+def test_text_that_is_no_declared_integer_is_read_as_null(csv_counts):
+    age = Column(name="age", type="integer", minimum=0, maximum=9)
     fields = [b"3", b"x", b"9" * 30, b"9" * 300, b"-1", b"10", b'""', b"NULL", b"nan", b"3"]
-    assert csv_counts(age, *fields) == {"3": 2, "NULL": 1}
+    assert csv_counts(age, *fields) == {"3": 2, "NULL": 8}
 
 
 def test_a_huge_integer_is_clamped(csv_counts):
@@ -171,10 +181,10 @@ def test_a_huge_integer_is_clamped(csv_counts):
     assert csv_counts(age, b"9" * 30, b"-" + b"9" * 30, b"5") == {"9": 1, "0": 1, "5": 1}
 
 
-def test_text_that_is_no_date_is_out_of_domain(csv_counts):
-    day = Column(name="day", type="date", minimum=FIRST, maximum=LAST, nullable=True)
+def test_text_that_is_no_declared_date_is_read_as_null(csv_counts):
+    day = Column(name="day", type="date", minimum=FIRST, maximum=LAST)
     fields = [b"2020-02-29", b"2020-02-30", b"2020-13-01", b"tomorrow", b"0", b"99999999-01-01"]
-    assert csv_counts(day, *fields) == {"2020-02-29": 1}
+    assert csv_counts(day, *fields, b"28.02.2020") == {"2020-02-29": 1, "NULL": 6}
 
 
 def test_infinite_dates_and_reals_are_clamped_and_nan_is_not(csv_counts):
@@ -182,11 +192,11 @@ def test_infinite_dates_and_reals_are_clamped_and_nan_is_not(csv_counts):
     assert csv_counts(day, b"infinity", b"-infinity") == {str(LAST): 1, str(FIRST): 1}
     size = Column(name="size", type="real", minimum=0, maximum=1, outside="clamp")
     fields = [b"inf", b"-inf", b"nan", b"-nan", b"1e300", b"0.5", b"one"]
-    assert csv_counts(size, *fields) == {"1.0": 2, "0.0": 1, "between 0.0 and 1.0": 1}
+    assert csv_counts(size, *fields) == {"1.0": 2, "0.0": 1, "between 0.0 and 1.0": 1, "NULL": 3}
 
 
 def test_lines_that_do_not_parse_are_counted_nowhere(csv_counts):
-    word = Column(name="word", type="category", values=("a", "b"))
+    word = Column(name="word", type="category", values=("a", "b"), complete=True)
     fields = [b"a", b"\xff\xfe", b'"a', b"b", b'c"']
     assert csv_counts(word, b"a", b"b,b", b'"b"', b"z" * 3_000_000, b"a\x00", *fields) == {
         "a": 2,
@@ -195,7 +205,7 @@ def test_lines_that_do_not_parse_are_counted_nowhere(csv_counts):
 
 
 @pytest.mark.parametrize("dictionary", ["DICTIONARY_SIZE_LIMIT 1, ", ""])
-def test_bytes_that_are_no_text_are_out_of_domain_and_stop_nothing(tmp_path, dictionary):
+def test_bytes_that_are_no_text_are_read_as_null_and_stop_nothing(tmp_path, dictionary):
     path = tmp_path / "t.parquet"
     with duckdb.connect() as connection:
         connection.execute(
@@ -205,11 +215,11 @@ def test_bytes_that_are_no_text_are_out_of_domain_and_stop_nothing(tmp_path, dic
     written = path.read_bytes()
     assert b"XXword" in written
     path.write_bytes(written.replace(b"XXword", b"\xff\xfeword"))
-    word = Column(name="word", type="category", values=("a", "b"), nullable=True)
+    word = Column(name="word", type="category", values=("a", "b"))
     marginal = Marginal(("word",), (Partition.finest(3),))
     source = Source(location="t.parquet", folder=tmp_path)
     (counts,) = counts_of(source, Domain(table="t", columns=(word,)), [marginal])
-    assert counts.tolist() == [1000, 0, 0]
+    assert counts.tolist() == [1000, 0, 1000]
 
 
 def test_a_collation_does_not_merge_values(tmp_path):
@@ -217,20 +227,32 @@ def test_a_collation_does_not_merge_values(tmp_path):
         connection.execute("CREATE TABLE t (word VARCHAR COLLATE NOCASE)")
         connection.execute("INSERT INTO t VALUES ('a'), ('A'), ('a'), ('B')")
     word = Column(name="word", type="category", values=("a", "A", "b"))
-    marginal = Marginal(("word",), (Partition.finest(3),))
+    marginal = Marginal(("word",), (Partition.finest(4),))
     source = Source(location="t.duckdb", folder=tmp_path)
     (counts,) = counts_of(source, Domain(table="t", columns=(word,)), [marginal])
-    assert counts.tolist() == [2, 1, 0]
+    assert counts.tolist() == [2, 1, 0, 1]
 
 
-def test_a_record_outside_the_domain_in_one_column_is_counted_in_no_scope(tmp_path):
-    domain = domain_of(nullable=False, outside="drop")
-    good = ("a", 7, True, 0, FIRST, 0.5)
-    bad = ("a", 7, True, 99, FIRST, 0.5)
-    source = write_table(tmp_path, [good, bad], "parquet")
-    word = Marginal(("word",), (Partition.finest(3),))
-    counts = counts_of(source, domain, [word, TOTAL])
-    assert [count.tolist() for count in counts] == [[0, 1, 0], [1]]
+GOOD, BAD = ("a", 7, True, 0, FIRST, 0.5), ("a", 7, True, 99, FIRST, 0.5)
+
+
+def test_a_record_that_breaks_the_promise_of_one_column_is_counted_in_no_scope(tmp_path):
+    source = write_table(tmp_path, [GOOD, BAD], "parquet")
+    word = Marginal(("word",), (Partition.finest(4),))
+    counts = counts_of(source, domain_of(complete=[3]), [word, TOTAL])
+    assert [count.tolist() for count in counts] == [[0, 1, 0, 0], [1]]
+
+
+def test_an_undeclared_value_is_seen_only_where_its_column_is_counted(tmp_path):
+    nothing = (None,) * 6
+    source = write_table(tmp_path, [GOOD, BAD, nothing], "parquet")
+    domain = domain_of()
+    word, age = (
+        Marginal(("word",), (Partition.finest(4),)),
+        Marginal(("age",), (Partition.finest(5),)),
+    )
+    counts = counts_of(source, domain, [word, age, TOTAL])
+    assert [count.tolist() for count in counts] == [[0, 2, 0, 1], [0, 1, 0, 0, 2], [3]]
 
 
 def test_an_empty_table_has_zeros_everywhere(tmp_path):
@@ -241,12 +263,13 @@ def test_an_empty_table_has_zeros_everywhere(tmp_path):
 
 
 def test_the_statement_is_the_same_whatever_the_records_and_the_partitions(tmp_path):
-    domain = domain_of(nullable=True, outside="drop")
+    domain = domain_of(nullable=True, outside="null")
     tables = [[], [("a", 7, True, 0, FIRST, 0.5)], [("canary", 8, None, 5, LAST, math.nan)] * 9]
     statements = set()
     for records in tables:
         engine = open_engine(write_table(tmp_path, records, "duckdb"), table="t")
-        statements.add(counting_select(engine, domain, [("age",), ("age", "word")]).sql("duckdb"))
+        scopes = [keys_of(finest(domain, *scope), domain) for scope in (["age"], ["age", "word"])]
+        statements.add(counting_select(engine, domain, scopes).sql("duckdb"))
         engine.close()
     assert len(statements) == 1
     assert "canary" not in statements.pop()
@@ -269,16 +292,17 @@ def test_a_value_that_is_declared_twice_counts_its_records_once(tmp_path):
     with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a', 'b', 'c']) AS word")
     word = Column(name="word", type="category", values=("a", "b", "a"))
-    marginal = Marginal(("word",), (Partition.finest(3),))
+    marginal = Marginal(("word",), (Partition.finest(4),))
     source = Source(location="t.duckdb", folder=tmp_path)
     (counts,) = counts_of(source, Domain(table="t", columns=(word,)), [marginal])
-    assert counts.sum() == 3
+    assert counts.sum() == 4
 
 
 WIDE = Domain(
     table="t",
     columns=tuple(
-        Column(name=name, type="integer", minimum=0, maximum=99_999) for name in ("a", "b", "c")
+        Column(name=name, type="integer", minimum=0, maximum=99_999, complete=True)
+        for name in ("a", "b", "c")
     ),
 )
 
@@ -287,10 +311,26 @@ def test_a_scope_of_very_many_cells_is_counted_without_one_number_a_cell(tmp_pat
     with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT 7 AS a, 8 AS b, 9 AS c FROM range(5)")
     engine = open_engine(Source(location="t.duckdb", folder=tmp_path), table="t")
-    (found,) = read_cells(engine, WIDE, [marginal_of(WIDE, "a", "b", "c")])
+    (found,) = read_sums(engine, WIDE, [marginal_of(WIDE, "a", "b", "c")])
     engine.close()
     assert found.size == 10**15
-    assert (found.cells.tolist(), found.records.tolist()) == ([7 * 10**10 + 8 * 10**5 + 9], [5])
+    assert (found.vertices.tolist(), found.sums.tolist()) == ([7 * 10**10 + 8 * 10**5 + 9], [5])
+
+
+def finest(domain, *names):
+    parts = tuple(Partition.finest(domain.column(name).size) for name in names)
+    return Marginal(names, parts)
+
+
+def together(domain, scopes):
+    """Return the names of the columns that are counted for every scope."""
+    keys = {scope: keys_of(finest(domain, *scope), domain) for scope in scopes}
+    counted = counted_together(keys.values())
+    return {scope: tuple(key.column for key in counted[own]) for scope, own in keys.items()}
+
+
+def bytes_of(domain, scopes):
+    return answer_bytes(domain, [finest(domain, *scope) for scope in scopes])
 
 
 @given(
@@ -299,12 +339,12 @@ def test_a_scope_of_very_many_cells_is_counted_without_one_number_a_cell(tmp_pat
 )
 def test_scopes_are_counted_together_while_that_takes_few_cells(sizes, chosen):
     columns = [
-        Column(name=f"c{number}", type="integer", minimum=1, maximum=size)
+        Column(name=f"c{number}", type="integer", minimum=1, maximum=size, complete=True)
         for number, size in enumerate(sizes)
     ]
     domain = Domain(table="t", columns=tuple(columns))
     scopes = {tuple(f"c{n}" for n in sorted(each) if n < len(sizes)) for each in chosen}
-    counted = counted_together(domain, scopes)
+    counted = together(domain, scopes)
     assert set(counted) == scopes
     assert all(set(scope) <= set(counted[scope]) for scope in scopes)
     for scope in set(counted.values()) - scopes:
@@ -314,29 +354,33 @@ def test_scopes_are_counted_together_while_that_takes_few_cells(sizes, chosen):
 
 def test_scopes_of_many_cells_are_counted_apart():
     sizes = {"a": 512, "b": 512, "c": 2}
-    columns = [Column(name=n, type="integer", minimum=1, maximum=m) for n, m in sizes.items()]
-    counted = counted_together(Domain(table="t", columns=tuple(columns)), [("a", "b"), ("c",)])
+    columns = [
+        Column(name=n, type="integer", minimum=1, maximum=m, complete=True)
+        for n, m in sizes.items()
+    ]
+    counted = together(Domain(table="t", columns=tuple(columns)), [("a", "b"), ("c",)])
     assert counted == {("a", "b"): ("a", "b"), ("c",): ("c",)}
 
 
 def test_many_scopes_are_counted_apart_if_their_answer_would_not_fit():
     names = [f"c{number:02}" for number in range(60)]
-    columns = [Column(name=n, type="integer", minimum=1, maximum=10) for n in names]
+    columns = [Column(name=n, type="integer", minimum=1, maximum=10, complete=True) for n in names]
     domain = Domain(table="t", columns=tuple(columns))
     pairs = list(itertools.combinations(names, 2))
     rows = 100 * len(pairs)
-    assert answer_bytes(domain, pairs) <= max(MOST_BYTES, 2 * rows * 121 * 9)
+    assert bytes_of(domain, pairs) <= max(MOST_BYTES, 2 * rows * 121 * 9)
     few = list(itertools.combinations(names[:5], 2))
-    assert set(counted_together(domain, few).values()) == {tuple(names[:5])}
-    assert answer_bytes(domain, few) == 10**5 * 6 * 9
-    assert answer_bytes(domain, [(), ("c01",)]) == 10 * 2 * 9
+    assert set(together(domain, few).values()) == {tuple(names[:5])}
+    assert bytes_of(domain, few) == 10**5 * 6 * 9
+    assert bytes_of(domain, [(), ("c01",)]) == 10 * 2 * 9
 
 
 def test_one_scope_that_the_others_are_part_of_is_grouped_by_alone(tmp_path):
-    domain = domain_of(nullable=True, outside="drop")
+    domain = domain_of(nullable=True, outside="null")
     engine = open_engine(write_table(tmp_path, [], "duckdb"), table="t")
-    scopes = set(counted_together(domain, [("age",), ("age", "word"), ()]).values())
-    statement = counting_select(engine, domain, sorted(scopes)).sql("duckdb")
+    names = [("age",), ("age", "word"), ()]
+    scopes = counted_together([keys_of(finest(domain, *scope), domain) for scope in names])
+    statement = counting_select(engine, domain, [*set(scopes.values())]).sql("duckdb")
     engine.close()
-    assert scopes == {("age", "word")}
+    assert set(together(domain, names).values()) == {("age", "word")}
     assert "GROUPING" not in statement

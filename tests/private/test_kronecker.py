@@ -1,5 +1,7 @@
 """Kronecker blocks at the boundary: what is true of the matrix they stand for is true of them."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,12 +15,14 @@ from sqlmadp.private.sensitivity import column_sums, l1_sensitivity
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.kronecker import KroneckerBlock
 from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.table.old_blocks import as_rows
+from sqlmadp.table.products import Products
 
 SIZES = {"a": 3, "b": 2}
 DOMAIN = Domain(
     table="t",
     columns=tuple(
-        Column(name=name, type="integer", minimum=0, maximum=size - 1)
+        Column(name=name, type="integer", minimum=0, maximum=size - 1, complete=True)
         for name, size in SIZES.items()
     ),
 )
@@ -51,14 +55,14 @@ def kronecker_blocks(draw):
 @given(kronecker_blocks(), st.lists(st.integers(0, 2**63 - 1), min_size=6, max_size=6))
 def test_answers_and_sensitivity_are_those_of_the_matrix(block, counts):
     (checked,) = checked_blocks([block], DOMAIN)
-    assert isinstance(checked, KroneckerBlock)
+    assert isinstance(checked, Products)
     dense = block.matrix.toarray()
-    assert len(dense) == checked.rows
+    assert len(dense) == checked.count
     exact = dense.astype(object) @ np.array(counts, dtype=object)
     held = [max(-MAX_ANSWER, min(MAX_ANSWER, int(answer))) for answer in exact]
     assert exact_answers(checked, np.array(counts, dtype=np.int64)).tolist() == held
     assert column_sums(checked).tolist() == np.abs(dense).sum(axis=0).tolist()
-    (plain,) = checked_blocks([Block(MARGINAL, block.matrix)], DOMAIN)
+    (plain,) = checked_blocks([Block(MARGINAL, sparse.csr_array(block.matrix))], DOMAIN)
     assert l1_sensitivity([checked], DOMAIN) == l1_sensitivity([plain], DOMAIN)
 
 
@@ -68,11 +72,11 @@ UNIT = [np.eye(3, dtype=np.int64), np.eye(2, dtype=np.int64)]
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        (products(UNIT[:1]), "one factor a column"),
+        (products(UNIT[:1]), "one factor per column"),
         (products(UNIT, dtype=np.float64), "64-bit integers"),
         (products(UNIT[::-1]), "columns"),
-        (products(UNIT, np.ones((3, 2))), "one height a row"),
-        (products(UNIT, np.ones((2, 3), dtype=np.int64)), "one height a row"),
+        (products(UNIT, np.ones((3, 2))), "one height per row"),
+        (products(UNIT, np.ones((2, 3), dtype=np.int64)), "one height per row"),
         (products(UNIT, [[1, 1], [1, -1], [1, 1]]), "below 0"),
         (products(UNIT, np.zeros((3, 2), dtype=np.int64)), "nothing but zeros"),
         (products([0 * UNIT[0], UNIT[1]]), "nothing but zeros"),
@@ -141,16 +145,17 @@ def test_a_measurement_stores_the_factors_and_reads_back_as_it_was():
     values = (np.array([7, -8, 9]),)
     stored = Measurement(
         release="r",
-        blocks=(block,),
+        blocks=(as_rows(block),),
         values=values,
+        grains=(Fraction(1),),
+        scales=(3.0,),
         epsilon=1,
         sensitivity=3,
-        scale=3.0,
         metadata={},
     ).encode()
     assert b"row_starts" in stored
     again = Measurement.decode(stored)
     assert again.encode() == stored
     (read,) = again.blocks
-    assert isinstance(read, KroneckerBlock)
+    assert isinstance(read, Products)
     assert read.matrix.toarray().tolist() == block.matrix.toarray().tolist()

@@ -10,9 +10,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from sqlmadp.errors import BudgetExceededError, InterfaceError, LedgerError
 from sqlmadp.private import Ledger, Measurement
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.products import Products
+from sqlmadp.table.rows import Rows
 
 
 def measurement(release="r", epsilon="1/3", values=(1, 2)):
@@ -20,9 +24,10 @@ def measurement(release="r", epsilon="1/3", values=(1, 2)):
         release=release,
         blocks=(),
         values=(),
+        grains=(),
+        scales=(),
         epsilon=Fraction(epsilon),
         sensitivity=1,
-        scale=3.0,
         metadata={"values": list(values)},
     )
 
@@ -307,6 +312,58 @@ def test_a_ledger_in_a_read_only_folder_can_be_read(read_only):
     assert as_nobody(work) == "1/3 r"
 
 
+@pytest.fixture
+def linked(tmp_path, read_only):
+    """Return a link, in a folder that cannot be written to, to an open ledger with one charge.
+
+    The charge is in the write-ahead file, which lies beside the ledger and not beside the link.
+    """
+    real, links = tmp_path / "real", tmp_path / "links"
+    read_only.parent.chmod(0o755)
+    real.mkdir()
+    links.mkdir()
+    with Ledger.open(real / "people.ledger", budget=Fraction(1)) as ledger:
+        record(ledger)
+        assert (real / "people.ledger-wal").stat().st_size
+        link = links / "link.ledger"
+        link.symlink_to(real / "people.ledger")
+        links.chmod(0o555)
+        for file in real.iterdir():
+            file.chmod(0o666)
+        yield link
+    links.chmod(0o755)
+    real.chmod(0o755)
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_link_to_a_ledger_is_read_with_the_ledgers_own_write_ahead_file(linked, writable):
+    linked.resolve().parent.chmod(0o777 if writable else 0o555)
+
+    def work():
+        with Ledger.read(linked) as ledger:
+            return str(ledger.left)
+
+    text = as_nobody(work)
+    assert text == "2/3" if writable else "releases in its write-ahead file" in text
+
+
+def test_a_ledger_is_made_where_a_link_leads(tmp_path):
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link.ledger"
+    link.symlink_to("real/people.ledger")
+    with Ledger.open(link, budget=Fraction(1)) as ledger:
+        ledger.require(Fraction(1))
+    assert (tmp_path / "real" / "people.ledger").is_file()
+    assert link.is_symlink()
+
+
+def test_a_circle_of_links_is_no_ledger(tmp_path):
+    (tmp_path / "a.ledger").symlink_to("b.ledger")
+    (tmp_path / "b.ledger").symlink_to("a.ledger")
+    with pytest.raises(LedgerError):
+        Ledger.open(tmp_path / "a.ledger", budget=Fraction(1))
+
+
 def test_a_ledger_in_a_read_only_folder_refuses_a_release_and_says_why(read_only):
     def work():
         with Ledger.read(read_only) as ledger:
@@ -458,31 +515,76 @@ STORED = (
 """A measurement as the first version of ledgers stores it."""
 
 
-def test_what_the_first_ledgers_hold_is_read_and_is_what_is_still_written():
+def test_what_the_first_ledgers_hold_is_read():
     read = Measurement.decode(STORED)
     assert read.blocks[0].matrix.toarray().tolist() == [[65536, 0], [1, -1]]
-    assert read.values[0].tolist() == [70000, -3]
-    assert (read.epsilon, read.scale) == (Fraction(1, 3), 196608.0)
-    assert read.encode() == STORED
+    assert read.blocks[0].parts[0].pieces.tolist() == [0, 0, 1]
+    assert read.values[0].tolist() == read.answers[0].tolist() == [70000, -3]
+    assert (read.epsilon, read.scale, read.scales) == (Fraction(1, 3), 196608.0, (196608.0,))
+    assert Measurement.decode(read.encode()).encode() == read.encode()
 
 
-def test_a_measurement_reads_back_as_it_was_written(people, block_of):
-    blocks = (block_of(people, "age", "sex"), block_of(people, rows=[[3], [-4]]))
+PRODUCTS = (
+    b'{"release":"r","epsilon":"1","sensitivity":3,"scale":3.0,"metadata":{},"blocks":[{"scope":'
+    b'["a","b"],"partitions":[[0,1],[0,1]],"factors":[{"row_starts":[0,2],"columns":[0,1],"entries"'
+    b':[1,2]},{"row_starts":[0,1,2],"columns":[0,1],"entries":[1,1]}],"heights":[1,4],"values":'
+    b"[7,-8]}]}"
+)
+
+
+def test_products_of_the_first_ledgers_are_written_out_if_they_are_small(monkeypatch):
+    (small,) = Measurement.decode(PRODUCTS).blocks
+    assert not isinstance(small, Products)
+    monkeypatch.setattr("sqlmadp.private.measurement.FEW_ENTRIES", 0)
+    (large,) = Measurement.decode(PRODUCTS).blocks
+    assert isinstance(large, Products)
+    assert small.matrix.toarray().tolist() == large.matrix.toarray().tolist()
+    assert small.matrix.toarray().tolist() == [[1, 0, 2, 0], [0, 4, 0, 8]]
+
+
+def test_a_measurement_reads_back_as_it_was_written():
+    ramp = Partition(
+        np.array([0, 0, 1, 0]), np.array([0, 500, 0, 1000]), np.array([2, 0]), unit=1000
+    )
+    blocks = (
+        Rows(("age", "sex"), (ramp, Partition.finest(2)), 7),
+        Rows((), (), 0, sparse.csr_array(np.array([[3], [-4]]))),
+        Rows(("age",), (ramp,), 0, sparse.csr_array(np.array([[1, 0, 0, -9]]))),
+    )
     made = Measurement(
         release="r",
         blocks=blocks,
-        values=(np.arange(8) - 2**62, np.array([2**63 - 1, -(2**63)])),
+        values=(np.arange(8) - 2**62, np.array([2**63 - 1, -(2**63)]), np.array([5])),
+        grains=(Fraction(7, 1000**2), Fraction(1), Fraction(1, 1000**2)),
+        scales=(0.1 + 0.2, 1.0, 7e5),
         epsilon=Fraction(1, 3),
         sensitivity=2**40,
-        scale=0.1 + 0.2,
         metadata={"z": [1.5, None, "é"], "a": {"cuts": {}}},
     )
     read = Measurement.decode(made.encode())
     assert read.encode() == made.encode()
-    assert read.blocks[0].marginal == blocks[0].marginal
-    assert (read.blocks[0].matrix != blocks[0].matrix).nnz == 0
-    assert read.blocks[1].matrix.toarray().tolist() == [[3], [-4]]
-    assert (read.epsilon, read.scale, read.metadata) == (made.epsilon, made.scale, made.metadata)
+    assert [block.fingerprint for block in read.blocks] == [block.fingerprint for block in blocks]
+    assert (read.epsilon, read.scales, read.grains) == (made.epsilon, made.scales, made.grains)
+    assert (read.metadata, read.scale) == (made.metadata, 1.0)
+    assert read.answers[2].tolist() == [5e-6]
     for mine, theirs in zip(read.values, made.values, strict=True):
         np.testing.assert_array_equal(mine, theirs)
         assert mine.dtype == np.int64
+
+
+def test_a_plain_block_over_a_wide_column_is_stored_in_a_few_bytes():
+    cells = np.arange(1_000_001)
+    ramp = Partition(np.zeros_like(cells), cells, np.array([1]), unit=1_000_000)
+    made = Measurement(
+        release="r",
+        blocks=(Rows(("a", "b"), (ramp, Partition.finest(1000)), 3),) * 2,
+        values=(np.zeros(2000, dtype=np.int64),) * 2,
+        grains=(Fraction(3, 10**6),) * 2,
+        scales=(1.0,) * 2,
+        epsilon=Fraction(1),
+        sensitivity=6,
+        metadata={},
+    )
+    stored = made.encode()
+    assert len(stored) < 2 * 2 * 2000 + 1000
+    assert Measurement.decode(stored).blocks[1].parts[0] == ramp

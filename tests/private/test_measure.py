@@ -57,6 +57,11 @@ def test_a_huge_epsilon_gives_exact_answers(measure_people, rich_ledger, people,
     ]
     measured = measure_people(blocks, ledger=rich_ledger, epsilon=HUGE)
     assert [values.tolist() for values in measured.values] == [
+        [1, 2, 3, 4],
+        [10, -30],
+        [0, 1, 2, 0, 0, 3, 0, 4],
+    ]
+    assert [answers.tolist() for answers in measured.answers] == [
         [65536, 2 * 65536, 3 * 65536, 4 * 65536],
         [10, -30],
         [0, 1, 2, 0, 0, 3, 0, 4],
@@ -222,7 +227,7 @@ def test_a_read_that_runs_out_of_memory_charges_nothing_and_says_nothing(
 ):
     visits = Domain(
         table="visits",
-        columns=(Column(name="age", type="integer", minimum=0, maximum=99),),
+        columns=(Column(name="age", type="integer", minimum=0, maximum=99, complete=True),),
         unit=Unit(column="person", max_records=3),
     )
     duckdb.execute(

@@ -18,7 +18,7 @@ UNIT = Unit(column="person", max_records=3, key=("visit",))
 VISITS = Domain(
     table="visits",
     columns=(
-        Column(name="age", type="integer", minimum=0, maximum=9),
+        Column(name="age", type="integer", minimum=0, maximum=9, complete=True),
         Column(name="ward", type="category", values=("a", "b"), nullable=True),
     ),
     unit=UNIT,
@@ -96,7 +96,7 @@ def test_different_units_keep_different_records(count):
     assert len(set(kept)) > 4
 
 
-def test_records_out_of_domain_do_not_use_a_unit_up(count):
+def test_records_that_are_counted_nowhere_do_not_use_a_unit_up(count):
     assert count([*visits("p", [-1] * 50), ("p", 77, 5, "a")]).sum() == 1
 
 

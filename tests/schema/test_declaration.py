@@ -68,7 +68,8 @@ def test_every_type_of_column_is_read_in_the_order_of_the_file(read):
 
         [columns.insured]
         type = "boolean"
-        outside = "drop"
+        complete = true
+        outside = "null"
 
         [columns.day]
         type = "date"
@@ -87,7 +88,7 @@ def test_every_type_of_column_is_read_in_the_order_of_the_file(read):
             Column(name="age", type="integer", minimum=0, maximum=99, outside="clamp"),
             Column(name="sex", type="category", values=("female", "male"), nullable=True),
             Column(name="ward", type="category", values=(7, 3)),
-            Column(name="insured", type="boolean"),
+            Column(name="insured", type="boolean", complete=True),
             Column(name="day", type="date", minimum=date(2020, 1, 1), maximum=date(2020, 12, 31)),
             Column(name="cost", type="real", minimum=0.0, maximum=1500.0),
         ),
@@ -102,7 +103,7 @@ def test_columns_may_be_written_in_line_and_with_a_byte_order_mark(read):
 
 def test_bounds_may_be_equal(read):
     domain = read('table = "t"\n[columns.c]\ntype = "integer"\nmin = 3\nmax = 3')
-    assert domain.cells == 1
+    assert domain.cells == 2
 
 
 names = st.text(min_size=1, max_size=12).filter(lambda text: text.strip() and text.isprintable())
@@ -110,12 +111,15 @@ integers = st.integers(-(2**63), 2**63 - 1)
 reals = st.floats(allow_nan=False, allow_infinity=False)
 
 
+OPEN_OR_COMPLETE = [{}, {"nullable": True}, {"complete": True}]
+
+
 @st.composite
 def columns(draw, name):
     kind = draw(st.sampled_from(["category", "boolean", "integer", "date", "real"]))
-    given = {"name": name, "type": kind, "nullable": draw(st.booleans())}
+    given = {"name": name, "type": kind, **draw(st.sampled_from(OPEN_OR_COMPLETE))}
     if kind in ORDERED:
-        given["outside"] = draw(st.sampled_from(["drop", "clamp"]))
+        given["outside"] = draw(st.sampled_from(["null", "clamp"]))
     if kind == "category":
         text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
         values = st.lists(draw(st.sampled_from([text, integers])), min_size=1, unique=True)
@@ -151,6 +155,7 @@ def schema_text(domain):
     for column in domain.columns:
         lines += [f"[columns.{toml(column.name)}]", f"type = {toml(column.type)}"]
         lines += [f"nullable = {toml(column.nullable)}", f"outside = {toml(column.outside)}"]
+        lines += [f"complete = {toml(column.complete)}"]
         if column.type == "category":
             lines.append(f"values = {toml(column.values)}")
         if column.type in ORDERED:
@@ -237,11 +242,11 @@ def test_a_domain_written_as_a_schema_is_read_back(tmp_path_factory, domain):
             ['columns.c.values has "b" 2 times', "each value once"],
         ),
         ('type = "boolean"\nnullable = 1', 4, ["columns.c.nullable is 1", "true or false"]),
-        ('type = "boolean"\noutside = "keep"', 4, ["columns.c.outside", '"drop" or "clamp"']),
+        ('type = "boolean"\noutside = "keep"', 4, ["columns.c.outside", '"null" or "clamp"']),
         (
             'type = "boolean"\noutside = "clamp"',
             4,
-            ['columns.c.outside is "clamp"', '"drop"', "type boolean has no order"],
+            ['columns.c.outside is "clamp"', '"null"', "type boolean has no order"],
         ),
         (
             'type = "category"\nvalues = [1]\noutside = "clamp"',
@@ -271,7 +276,17 @@ def test_a_mistake_in_a_column_names_its_key_its_line_and_what_is_allowed(
 
 def test_the_largest_integer_column_is_still_accepted(read):
     domain = read('table = "t"\n[columns.c]\ntype = "integer"\nmin = 1\nmax = 16777216')
-    assert domain.cells == LARGEST_COLUMN
+    assert domain.columns[0].declared == LARGEST_COLUMN
+
+
+def test_what_leaves_records_out_no_longer_is_refused_with_what_happens_now(read):
+    with pytest.raises(SchemaError, match="a value outside is read as NULL"):
+        read('table = "t"\n[columns.c]\ntype = "boolean"\noutside = "drop"')
+
+
+def test_a_column_is_not_nullable_and_complete_at_once(read):
+    with pytest.raises(SchemaError, match="a complete column has no NULL"):
+        read('table = "t"\n[columns.c]\ntype = "boolean"\nnullable = true\ncomplete = true')
 
 
 @pytest.mark.parametrize(
@@ -396,4 +411,5 @@ def test_the_schemas_of_the_project_declare_what_they_say():
 
 def test_no_span_of_dates_has_more_values_than_a_column_may_have(read):
     domain = read('table = "t"\n[columns.c]\ntype = "date"\nmin = 0001-01-01\nmax = 9999-12-31')
-    assert domain.cells == (date.max - date.min) // timedelta(days=1) + 1 < LARGEST_COLUMN
+    days = (date.max - date.min) // timedelta(days=1) + 1
+    assert domain.columns[0].declared == days < LARGEST_COLUMN

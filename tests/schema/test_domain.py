@@ -16,7 +16,7 @@ few_reals = st.lists(st.integers(-20, 20).map(lambda n: n / 4), max_size=8)
 @st.composite
 def finite_columns(draw):
     kind = draw(st.sampled_from(["category", "boolean", "integer", "date"]))
-    given = {"name": "c", "type": kind, "nullable": draw(st.booleans())}
+    given = {"name": "c", "type": kind, "complete": draw(st.booleans())}
     if kind == "category":
         items = draw(st.sampled_from([st.text(max_size=3), st.integers()]))
         given["values"] = tuple(draw(st.lists(items, min_size=1, max_size=20, unique=True)))
@@ -40,8 +40,8 @@ def real_columns(draw, bounds=reals, cuts=few_reals):
 @given(finite_columns())
 def test_every_cell_of_a_finite_column_has_a_value_of_its_own(column):
     values = [column.value(cell) for cell in range(column.size)]
-    assert len(set(values)) == column.size == column.declared + column.nullable
-    assert (values[-1] is None) == column.nullable
+    assert len(set(values)) == column.size == column.declared + (not column.complete)
+    assert (values[-1] is None) == (not column.complete)
     assert None not in values[: column.declared]
 
 
@@ -117,6 +117,7 @@ def test_cells_are_described_for_a_person():
         "2020-02-28",
         "2020-02-29",
         "2020-03-01",
+        "NULL",
     ]
 
 

@@ -43,8 +43,9 @@ def test_replacing_counts_both_units(read):
     unit = '[unit]\ncolumn = "person"\nmax_records = 3'
     domain = read('neighbours = "replace"', unit)
     assert domain.records_between_neighbours == 6
-    assert domain.protection == "replacing one 'person' with up to 3 records"
-    assert read(below=unit).protection == "adding or removing one 'person' with up to 3 records"
+    who = "one 'person' with all of its records (at most 3 of them are counted)"
+    assert domain.protection == f"replacing {who}"
+    assert read(below=unit).protection == f"adding or removing {who}"
 
 
 @pytest.mark.parametrize(

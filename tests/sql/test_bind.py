@@ -13,13 +13,15 @@ from sqlmadp.sql.statements import split
 DOMAIN = Domain(
     table="people",
     columns=(
-        Column(name="sex", type="category", values=("m", "f")),
-        Column(name="age", type="integer", minimum=0, maximum=99),
-        Column(name="race", type="category", values=tuple("abcdefg")),
-        Column(name="state", type="category", values=tuple(f"s{n}" for n in range(51))),
+        Column(name="sex", type="category", values=("m", "f"), complete=True),
+        Column(name="age", type="integer", minimum=0, maximum=99, complete=True),
+        Column(name="race", type="category", values=tuple("abcdefg"), complete=True),
+        Column(
+            name="state", type="category", values=tuple(f"s{n}" for n in range(51)), complete=True
+        ),
         Column(name="born", type="date", minimum=date(1900, 1, 1), maximum=date(2024, 12, 31)),
         Column(name="income", type="real", minimum=0.0, maximum=100.0),
-        Column(name="points", type="integer", minimum=0, maximum=10**6),
+        Column(name="points", type="integer", minimum=0, maximum=10**6, complete=True),
     ),
 )
 

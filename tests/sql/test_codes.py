@@ -14,6 +14,7 @@ SOURCES = [
     *(ROOT / "answer").glob("*.py"),
     ROOT / "asked.py",
     ROOT / "oversized.py",
+    ROOT / "trial.py",
 ]
 
 

@@ -8,14 +8,20 @@ from sqlmadp.sql.evaluate import FALSE, NULL, TRUE, EvaluationError, Evaluator
 from sqlmadp.sql.factor import TooManyCellsError
 from sqlmadp.sql.predicate import conjuncts, pieces, truth
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.syntax import Node
+from sqlmadp.sql.tree import Node
 
 DOMAIN = Domain(
     table="t",
     columns=(
         Column(name="n", type="integer", minimum=-1, maximum=2, nullable=True),
         Column(name="s", type="category", values=("b", "a'\"é"), nullable=True),
-        Column(name="d", type="date", minimum=date(2020, 2, 28), maximum=date(2020, 3, 1)),
+        Column(
+            name="d",
+            type="date",
+            minimum=date(2020, 2, 28),
+            maximum=date(2020, 3, 1),
+            complete=True,
+        ),
         Column(name="big", type="integer", minimum=0, maximum=10**9),
         Column(name="wide", type="integer", minimum=0, maximum=10**6),
     ),
@@ -29,7 +35,8 @@ def evaluator() -> Evaluator:
 
 def predicate(evaluator: Evaluator, sql: str) -> Node:
     statement = Statement("a.sql", "q1", f"SELECT 1 FROM t WHERE {sql}")
-    return evaluator.sandbox.parse(statement)["where_clause"]
+    (reading,) = evaluator.sandbox.read([statement])
+    return reading.tree.args["where"].this
 
 
 def by_cell(evaluator: Evaluator, sql: str) -> list[int]:

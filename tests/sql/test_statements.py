@@ -4,7 +4,7 @@ import pytest
 
 from sqlmadp.errors import SqlError
 from sqlmadp.sql.limits import DEFAULT
-from sqlmadp.sql.statements import Statement, split
+from sqlmadp.sql.statements import Statement, characters, split
 
 
 def codes(text: str) -> list[str]:
@@ -45,8 +45,8 @@ def test_a_statement_that_is_too_long_is_refused_with_the_limit():
 def test_a_problem_points_into_the_file_past_accents_tabs_and_lines():
     text = "SELECT 1;\n\n\tSELECT 'é', wrong\n FROM t;"
     statement = split(text, file="a.sql")[1]
-    start = statement.text.encode().index(b"wrong")
-    problem = statement.problem("code", "no such thing", span=(start, 5))
+    span = characters(statement.text, (statement.text.encode().index(b"wrong"), 5))
+    problem = statement.problem("code", "no such thing", span=span)
     assert (problem.line, problem.column) == (3, 14)
     assert problem.excerpt == "\tSELECT 'é', wrong\n\t            ^^^^^"
 

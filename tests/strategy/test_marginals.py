@@ -94,7 +94,9 @@ def test_strategies_of_very_many_blocks_have_finer_parts_and_still_pour_exactly(
     strategies = [select(many, cache=cache), select(few, cache=cache)]
     assert strategies[0].total > strategies[1].total == S
     shares = [Fraction(1, 3), Fraction(2, 3)]
-    columns = tuple(Column(name=f"c{number:03}", type="boolean") for number in range(50))
+    columns = tuple(
+        Column(name=f"c{number:03}", type="boolean", complete=True) for number in range(50)
+    )
     for mechanism in (Waterfilling(cache=cache), Independent(cache=cache)):
         joint = mechanism.select([many, few], shares)
         blocks = checked_blocks(joint.blocks, Domain(table="t", columns=columns))
@@ -108,7 +110,7 @@ def test_strategies_of_very_many_blocks_have_finer_parts_and_still_pour_exactly(
 def test_many_blocks_come_back_from_the_cache_as_they_were(tmp_path):
     asked = Workload.of(ways(12, 3, 1, 2))
     strategy = select(asked, cache=StrategyCache(tmp_path))
-    blocks, error, total_weight = StrategyCache(tmp_path).load(asked.fingerprint)
+    blocks, error, total_weight = StrategyCache(tmp_path).load(asked.fingerprint, asked)
     assert (error, total_weight) == (strategy.error, strategy.total)
     pairs = zip(blocks, strategy.blocks, strict=True)
     assert all(a.marginal == b.marginal and a.weight == b.weight for a, b in pairs)

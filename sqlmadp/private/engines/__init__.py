@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from sqlmadp.errors import SourceError
+from sqlmadp.private.engines.identity import Identity
+from sqlmadp.schema.csv_format import CsvFormat
 
 Kind = Literal[
     "boolean", "integer", "wide integer", "real", "text", "date", "untyped text", "other"
@@ -47,6 +49,22 @@ _URL = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
+class Constraints:
+    """What the catalogue says of the values of a column, and the database enforces."""
+
+    null: bool | None = None
+    """Whether it may be NULL; None where the catalogue does not tell."""
+    values: tuple[str, ...] | None = None
+    """The values of an ENUM."""
+    checks: tuple[str, ...] = ()
+    """The CHECK expressions of the whole table, as the engine writes them."""
+    dialect: str = ""
+    """sqlglot's name of the SQL that they are written in."""
+    references: str = ""
+    """The table that a foreign key refers to."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceColumn:
     """One column of the source, as its catalogue describes it."""
 
@@ -54,6 +72,7 @@ class SourceColumn:
     kind: Kind
     native: str
     """The engine's own name of the type, for messages."""
+    constraints: Constraints = Constraints()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +85,8 @@ class Source:
     """The plan's folder, which a relative location starts from."""
     memory: int | None = None
     """Megabytes that counting may take in this process or its Spark; None: the engine's own."""
+    csv: CsvFormat = CsvFormat()  # noqa: RUF009 - It never changes.
+    """How it is written, if it is a CSV file."""
 
     @property
     def shown(self) -> str:
@@ -90,14 +111,14 @@ class Engine(ABC):
     def __init__(
         self,
         location: str,
-        identity: str,
+        identity: Identity,
         relation: exp.Expression,
         columns: Sequence[SourceColumn],
     ) -> None:
         self.location = location
         """The source for messages."""
         self.identity = identity
-        """The table itself, the same for every spelling of its location, as far as is known."""
+        """What the table is, and what it shares records with, however it is spelled."""
         self._relation = relation
         self._columns = tuple(columns)
 
@@ -116,6 +137,18 @@ class Engine(ABC):
         It never raises on a record.  Text is compared by its bytes, and a real is the 64-bit
         floating-point number nearest to what is stored.
         """
+
+    def days(self, day: exp.Expression, since: exp.Expression) -> exp.Expression:
+        """Return how many days after ``since`` a date is."""
+        return exp.Sub(this=day, expression=since)
+
+    def wide(self, whole: exp.Expression) -> exp.Expression:
+        """Return a 64-bit integer as one of at least 126 bits."""
+        return exp.cast(whole, "INT128")
+
+    def summed(self, whole: exp.Expression) -> exp.Expression:
+        """Return the sum of 64-bit integers, in integers of at least 126 bits."""
+        return exp.Sum(this=whole)
 
     @abstractmethod
     def counts(self, select: exp.Select) -> Mapping[str, NDArray[Any]]:

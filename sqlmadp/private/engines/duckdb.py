@@ -18,7 +18,9 @@ Numerics   None.
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,14 +29,16 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn
+from sqlmadp.private.engines import Constraints, Engine, Kind, Source, SourceColumn
 from sqlmadp.private.engines.duckdb_files import (
     csv_header,
     csv_relation,
     parquet_relation,
     path_list,
 )
-from sqlmadp.private.engines.parquet_files import ParquetFiles, find_files
+from sqlmadp.private.engines.identity import Identity, identity_of_files
+from sqlmadp.private.engines.parquet_files import ParquetFiles, find_files, is_text
+from sqlmadp.schema.csv_format import CsvFormat
 
 Result = TypeVar("Result")
 
@@ -68,16 +72,18 @@ class DuckDbTable(Engine):
     def __init__(
         self,
         location: str,
-        identity: str,
+        identity: Identity,
         relation: exp.Expression,
         columns: Sequence[SourceColumn],
         connection: duckdb.DuckDBPyConnection,
         *,
         collated: bool = False,
+        csv: CsvFormat | None = None,
     ) -> None:
         super().__init__(location, identity, relation, columns)
         self._connection = connection
         self._collated = collated
+        self._csv = csv or CsvFormat()
 
     def typed(self, column: SourceColumn, sql_type: str) -> exp.Expression:
         """Return a column's value to compare as ``sql_type``, NULL if it is none."""
@@ -86,6 +92,19 @@ class DuckDbTable(Engine):
             sql_type = "INT128"  # So that a huge integer is out of domain, or clamped, as itself.
         if sql_type == "DOUBLE" and column.kind == "wide integer":
             raw = exp.cast(raw, "VARCHAR")  # Directly, such an integer is rounded twice.
+        if sql_type == "DATE" and self._csv.date_format is not None:
+            form = exp.Literal.string(self._csv.date_format)
+            raw = exp.Anonymous(this="try_strptime", expressions=[raw, form])
+        if sql_type in ("DOUBLE", "INT128") and self._csv.decimal != ".":
+            # A point would be read as one too, so that 1.500 is no number.
+            raw = exp.Anonymous(
+                this="translate",
+                expressions=[
+                    raw,
+                    exp.Literal.string(f"{self._csv.decimal}."),
+                    exp.Literal.string(".x"),
+                ],
+            )
         value = raw
         if sql_type != column.native:
             value = exp.TryCast(this=raw, to=exp.DataType.build(sql_type))
@@ -128,6 +147,10 @@ def open_file(source: Source, location: str, fragment: str, table: str) -> DuckD
             f"source {source.shown!r} does not exist: there is no file {str(path)!r}; "
             "correct 'source' in the plan (it starts from the plan's folder)"
         )
+    if not is_text(os.fsencode(path.resolve())):
+        raise SourceError(
+            f"source {source.shown!r} is in a folder whose name is no UTF-8 text; rename it"
+        )
     if suffix == ".csv":
         return open_csv(source, path.resolve())
     return open_database(source, path.resolve(), fragment or table)
@@ -159,7 +182,8 @@ def open_parquet(source: Source, found: ParquetFiles) -> DuckDbTable:
         else _column(name, kind)
         for name, kind in rows
     ]
-    return DuckDbTable(location, f"file:{found.root}", whole, columns, connection)
+    identity = identity_of_files(found.root, [file.resolve() for file in found.files])
+    return DuckDbTable(location, identity, whole, columns, connection)
 
 
 def open_csv(source: Source, path: Path) -> DuckDbTable:
@@ -170,16 +194,18 @@ def open_csv(source: Source, path: Path) -> DuckDbTable:
             f"source {location!r} has one of * ? [ in its path, which would be taken for a pattern "
             "of many files; rename it"
         )
-    header = _or_none(lambda: csv_header(path))
+    header = _or_none(lambda: csv_header(path, source.csv))
     if not header or len({name.casefold() for name in header}) < len(header) or "" in header:
         raise SourceError(
             f"source {location!r} has no usable header: the first line of a CSV file must name "
-            "every column once, separated by commas"
+            f"every column once, in UTF-8, separated by {source.csv.separator!r}. Name another "
+            "separator in the plan, under [csv]; convert another encoding: iconv -t utf-8"
         )
-    relation = csv_relation(path, header)
+    relation = csv_relation(path, header, source.csv)
     columns = [SourceColumn(name=name, kind="untyped text", native="text") for name in header]
     connection = _locked(":memory:", source.memory, allowed=[path])
-    return DuckDbTable(location, f"file:{path}", relation, columns, connection)
+    identity = Identity(table=f"file:{path}")
+    return DuckDbTable(location, identity, relation, columns, connection, csv=source.csv)
 
 
 def open_database(source: Source, path: Path, table: str) -> DuckDbTable:
@@ -208,8 +234,9 @@ def open_database(source: Source, path: Path, table: str) -> DuckDbTable:
             "name the table after '#', as in 'file.duckdb#table'"
         )
     relation = exp.table_(found[0][1], db=found[0][0], quoted=True)
-    columns = [_column(*row) for row in _stored(connection, *found[0])]
-    return DuckDbTable(location, f"file:{path}", relation, columns, connection, collated=True)
+    columns = _stored(connection, *found[0])
+    identity = Identity(table=f"file:{path}")
+    return DuckDbTable(location, identity, relation, columns, connection, collated=True)
 
 
 def _locked(
@@ -230,6 +257,8 @@ def _locked(
     if allowed:
         connection.execute(f"SET allowed_paths = {path_list(allowed).sql('duckdb')}")
     connection.execute("SET enable_progress_bar = false")
+    # It would move a cast into the CSV reader, which then skips the lines that the cast fails on.
+    connection.execute("SET disabled_optimizers = 'type_pushdown'")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
@@ -243,16 +272,46 @@ def _describe(
     return [(str(row[0]), str(row[1])) for row in rows]
 
 
-def _stored(
-    connection: duckdb.DuckDBPyConnection, schema: str, table: str
-) -> list[tuple[str, str]]:
-    """Return names and types; an expression in place of a stored value may fail on a record."""
-    return connection.execute(
-        "SELECT column_name, CASE WHEN is_generated THEN 'GENERATED' ELSE data_type END "
-        "FROM duckdb_columns() WHERE database_name = current_database() AND schema_name = ? "
-        "AND table_name = ? ORDER BY column_index",
+def _stored(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> list[SourceColumn]:
+    """Return the columns of a table of the database, with their constraints."""
+    here = "WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
+    # An expression in place of a stored value may fail on a record.
+    rows = connection.execute(
+        "SELECT column_name, CASE WHEN is_generated THEN 'GENERATED' ELSE data_type END, "
+        f"is_nullable FROM duckdb_columns() {here} ORDER BY column_index",
         [schema, table],
     ).fetchall()
+    constraints = connection.execute(
+        "SELECT constraint_type, expression, constraint_column_names, referenced_table "
+        f"FROM duckdb_constraints() {here}",
+        [schema, table],
+    ).fetchall()
+    checks = tuple(check for kind, check, *_ in constraints if kind == "CHECK")
+    keys = {
+        names[0]: other
+        for kind, _, names, other in constraints
+        if kind == "FOREIGN KEY" and len(names) == 1
+    }
+    columns = []
+    for name, stored_type, null in rows:
+        known = Constraints(
+            null=null,
+            values=_enum_values(connection, stored_type),
+            checks=checks,
+            dialect="duckdb",
+            references=keys.get(name) or "",
+        )
+        columns.append(replace(_column(name, stored_type), constraints=known))
+    return columns
+
+
+def _enum_values(connection: duckdb.DuckDBPyConnection, stored_type: str) -> tuple[str, ...] | None:
+    if not stored_type.startswith("ENUM("):
+        return None
+    rows = connection.execute(
+        f"SELECT unnest(enum_range(CAST(NULL AS {stored_type})))::VARCHAR"
+    ).fetchall()
+    return tuple(value for (value,) in rows)
 
 
 def _column(name: str, stored_type: str) -> SourceColumn:

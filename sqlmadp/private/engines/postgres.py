@@ -19,6 +19,7 @@ Numerics   A numeric is compared as the nearest 64-bit floating-point number.  T
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +27,8 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn
+from sqlmadp.private.engines import Constraints, Engine, Kind, Source, SourceColumn
+from sqlmadp.private.engines.identity import Identity
 
 try:
     import psycopg
@@ -84,15 +86,41 @@ WHERE c.relkind IN ('r', 'p') AND lower(c.relname) = lower(%s)
 # A domain stands for the type under it.
 _COLUMNS = """
 WITH RECURSIVE under AS (
-    SELECT attnum, attname, attgenerated, atttypid AS type, atttypmod AS modifier
+    SELECT attnum, attname, attgenerated, atttypid AS type, atttypmod AS modifier,
+        attnotnull AS required
     FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
     UNION ALL
-    SELECT attnum, attname, attgenerated, typbasetype, typtypmod
+    SELECT attnum, attname, attgenerated, typbasetype, typtypmod, required OR typnotnull
     FROM under JOIN pg_type t ON t.oid = type WHERE typtype = 'd'
 )
 SELECT attname, CASE typtype WHEN 'e' THEN 'text' ELSE typname END,
-    format_type(type, modifier), attgenerated = 'v'
+    format_type(type, modifier), attgenerated = 'v', NOT required,
+    CASE typtype WHEN 'e' THEN ARRAY(
+        SELECT enumlabel::text FROM pg_enum WHERE enumtypid = type ORDER BY enumsortorder
+    ) END
 FROM under JOIN pg_type t ON t.oid = type WHERE typtype <> 'd' ORDER BY attnum
+"""
+
+# A table holds the records of its partitions, and of what inherits from it.
+_RELATED = """
+WITH RECURSIVE above AS (
+    SELECT inhparent AS oid FROM pg_inherits WHERE inhrelid = %(oid)s
+    UNION SELECT inhparent FROM pg_inherits JOIN above ON inhrelid = above.oid
+), below AS (
+    SELECT inhrelid AS oid FROM pg_inherits WHERE inhparent = %(oid)s
+    UNION SELECT inhrelid FROM pg_inherits JOIN below ON inhparent = below.oid
+)
+SELECT nspname, relname FROM (TABLE above UNION TABLE below) AS related
+JOIN pg_class c ON c.oid = related.oid JOIN pg_namespace n ON n.oid = relnamespace
+ORDER BY 1, 2
+"""
+
+# Only constraints that hold for every record.
+_CONSTRAINTS = """
+SELECT contype::text, pg_get_expr(conbin, conrelid), attname, confrelid::regclass::text
+FROM pg_constraint LEFT JOIN pg_attribute
+    ON attrelid = conrelid AND attnum = conkey[1] AND cardinality(conkey) = 1
+WHERE conrelid = %(table)s AND convalidated AND contype IN ('c', 'f')
 """
 
 Result = TypeVar("Result")
@@ -104,7 +132,7 @@ class PostgresTable(Engine):
     def __init__(
         self,
         location: str,
-        identity: str,
+        identity: Identity,
         relation: exp.Expression,
         columns: Sequence[SourceColumn],
         connection: psycopg.Connection[tuple[Any, ...]],
@@ -128,6 +156,10 @@ class PostgresTable(Engine):
                 return exp.cast(raw, "DOUBLE")
             case _:
                 return raw
+
+    def wide(self, whole: exp.Expression) -> exp.Expression:
+        """Return a 64-bit integer as a number of any size."""
+        return exp.cast(whole, "DECIMAL")
 
     def counts(self, select: exp.Select) -> Mapping[str, NDArray[Any]]:
         """Run ``select`` and return its columns by name; NULLs are masked.  Private."""
@@ -162,14 +194,20 @@ def open_table(source: Source, url: str, table: str) -> PostgresTable:
                 f"source {source.shown!r} has row-level security, which hides records of table "
                 f"{table!r} from this role; connect as a role that sees all of them"
             )
-        rows = _quiet(source.shown, lambda: connection.execute(_COLUMNS, [oid]).fetchall())
+        columns = _quiet(source.shown, lambda: _columns(connection, oid))
         server = _quiet(source.shown, lambda: _server(connection))
+        related = _quiet(
+            source.shown, lambda: connection.execute(_RELATED, {"oid": oid}).fetchall()
+        )
     except BaseException:
         connection.close()
         raise
-    identity = f"postgresql:{server}/{connection.info.dbname}/{schema}.{name}"
+    place = f"postgresql:{server}/{connection.info.dbname}/"
+    identity = Identity(
+        table=f"{place}{schema}.{name}", related=tuple(f"{place}{s}.{n}" for s, n in related)
+    )
     relation = exp.table_(name, db=schema, quoted=True)
-    return PostgresTable(source.shown, identity, relation, [_column(*r) for r in rows], connection)
+    return PostgresTable(source.shown, identity, relation, columns, connection)
 
 
 def _connected(shown: str, url: str) -> psycopg.Connection[tuple[Any, ...]]:
@@ -230,6 +268,25 @@ def _quiet(shown: str, attempt: Callable[[], Result]) -> Result:
         f"source {shown!r} does not answer questions about its catalogue; nothing was read or "
         "spent, and the same command can be run again"
     )
+
+
+def _columns(connection: psycopg.Connection[tuple[Any, ...]], oid: int) -> list[SourceColumn]:
+    """Return the columns of a table, with their constraints."""
+    rows = connection.execute(_COLUMNS, [oid]).fetchall()
+    constraints = connection.execute(_CONSTRAINTS, {"table": oid}).fetchall()
+    checks = tuple(text for kind, text, *_ in constraints if kind == "c")
+    keys = {name: other for kind, _, name, other in constraints if kind == "f" and name}
+    columns = []
+    for name, stored, native, virtual, null, values in rows:
+        known = Constraints(
+            null=null,
+            values=values and tuple(values),
+            checks=checks,
+            dialect="postgres",
+            references=keys.get(name, ""),
+        )
+        columns.append(replace(_column(name, stored, native, virtual), constraints=known))
+    return columns
 
 
 def _column(name: str, stored: str, native: str, virtual: bool) -> SourceColumn:

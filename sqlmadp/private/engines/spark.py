@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from sqlglot import exp
 
 from sqlmadp.errors import SourceError
 from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn
+from sqlmadp.private.engines.identity import Identity, identity_of_files, split_location
 from sqlmadp.private.engines.parquet_files import find_files
 
 try:
@@ -83,7 +84,7 @@ class SparkTable(Engine):
     def __init__(
         self,
         location: str,
-        identity: str,
+        identity: Identity,
         relation: exp.Expression,
         columns: Sequence[SourceColumn],
         session: SparkSession,
@@ -105,6 +106,18 @@ class SparkTable(Engine):
         if column.kind == "untyped text":
             return exp.TryCast(this=raw, to=exp.DataType.build(sql_type))
         return exp.cast(raw, "DOUBLE") if sql_type == "DOUBLE" else raw
+
+    def days(self, day: exp.Expression, since: exp.Expression) -> exp.Expression:
+        """Return how many days after ``since`` a date is."""
+        return exp.Anonymous(this="DATEDIFF", expressions=[day, since])
+
+    def wide(self, whole: exp.Expression) -> exp.Expression:
+        """Return a 64-bit integer as one of 38 digits."""
+        return exp.cast(whole, "DECIMAL(38, 0)")
+
+    def summed(self, whole: exp.Expression) -> exp.Expression:
+        """Return the sum of 64-bit integers; Spark's own would overflow at 64 bits."""
+        return exp.Sum(this=exp.cast(whole, "DECIMAL(38, 0)"))
 
     def counts(self, select: exp.Select) -> Mapping[str, NDArray[Any]]:
         """Run ``select`` and return its columns by name; NULLs are masked.  Private."""
@@ -130,7 +143,8 @@ def open_table(source: Source, master: str, table: str) -> SparkTable:
         for name, value in _SETTINGS.items():
             session.conf.set(name, value)
         opened = _parquet if "/" in table or table.lower().endswith(".parquet") else _table
-        identity, relation, frame = opened(source, session, table)
+        place, relation, frame = opened(source, session, table)
+        identity = _identity(place, frame)
         partitions = _partitions(frame) if opened is _parquet else frozenset()
         columns = [_column(each, partitions) for each in frame.schema.jsonValue()["fields"]]
     except BaseException:
@@ -167,7 +181,7 @@ def _session(master: str, memory: int | None) -> tuple[SparkSession, Callable[[]
 def _table(
     source: Source, session: SparkSession, table: str
 ) -> tuple[str, exp.Expression, DataFrame]:
-    """Return a table of the catalogue: its identity, what stands for it, and its frame."""
+    """Return a table of the catalogue: its place, what stands for it, and its frame."""
     *outer, own = table.split(".")
     relation = exp.Table(this=_identifier(own))
     for place, part in zip(("db", "catalog"), reversed(outer), strict=False):
@@ -181,9 +195,9 @@ def _table(
     if details.get("Type", "VIEW") == "VIEW":
         raise SourceError(wrong)
     named = ".".join([details.get("Catalog", ""), details.get("Database", ""), own])
-    identity = details.get("Location") or f"spark:{named}"
+    place = details.get("Location") or f"spark:{named}"
     frame = _quiet(lambda: session.table(name), wrong)
-    return _one_spelling(identity), relation, frame
+    return place, relation, frame
 
 
 def _parquet(
@@ -192,7 +206,7 @@ def _parquet(
     """Return Parquet files as a view of this session alone; a plain path is this machine's."""
     reader = session.read
     if re.match(r"[a-z][a-z0-9+.-]+:", where):
-        identity, paths = where, [where]
+        place, paths = where, [where]
     else:
         found = find_files(source.shown, source.folder / where)
         if found is None:
@@ -200,21 +214,25 @@ def _parquet(
                 f"source {source.shown!r} does not exist: there is no file "
                 f"{str(source.folder / where)!r}; correct 'source' in the plan"
             )
-        identity, paths = f"file:{found.root}", [str(file) for file in found.files]
+        place, paths = f"file:{found.root}", [str(file) for file in found.files]
         base = found.root.parent if found.root in found.files else found.root
         reader = reader.option("basePath", str(base))
     frame = _quiet(
         lambda: reader.parquet(*paths), f"source {source.shown!r} cannot be opened as Parquet files"
     )
     frame.createOrReplaceTempView(_VIEW)
-    return _one_spelling(identity), exp.to_table(_VIEW), frame
+    return place, exp.to_table(_VIEW), frame
 
 
-def _one_spelling(identity: str) -> str:
-    """Return a location with one slash after ``file:`` and none at its end."""
-    shorter = re.sub("^file:/+", "file:/", identity).rstrip("/")
-    local = shorter.removeprefix("file:")
-    return f"file:{Path(local).resolve()}" if shorter != local else shorter
+def _identity(place: str, frame: DataFrame) -> Identity:
+    """Return what a table is by the place and the names of its files."""
+    found = split_location(place)
+    if found is None:
+        return Identity(table=place)
+    scheme, root = found
+    listed = _quiet(frame.inputFiles, "the files of the source cannot be listed")
+    files = [split_location(unquote(file)) for file in listed]
+    return identity_of_files(root, [each[1] for each in files if each is not None], scheme)
 
 
 def _partitions(frame: DataFrame) -> frozenset[str]:

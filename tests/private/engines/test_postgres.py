@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import pytest
 
+from sqlmadp.checking import allowed_values
 from sqlmadp.errors import LedgerError, SourceError
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.catalogue import catalogue_problems
@@ -18,6 +19,7 @@ from sqlmadp.private.measure import READ_FAILED
 from sqlmadp.private.tie import note_of
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.schema.marginal import Marginal, Partition
+from sqlmadp.sql.constraints import Allowed
 
 SECRET = "secret-7310"
 OWN_SERVER = pytest.mark.skipif(
@@ -80,7 +82,8 @@ def test_no_credential_is_shown_or_stored(people, release, opened, tmp_path):
     release(people)
     held = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert len(held) >= 2
-    for text in (engine.location, engine.identity, repr(Source(location=people, folder=tmp_path))):
+    source = Source(location=people, folder=tmp_path)
+    for text in (engine.location, repr(engine.identity), repr(source)):
         assert SECRET not in text
         assert "curator" not in text
     assert not any(SECRET.encode() in each for each in held)
@@ -127,9 +130,28 @@ def test_another_spelling_of_the_server_is_the_same_table(people, server, opened
 @OWN_SERVER
 def test_a_second_ledger_for_the_same_table_is_refused(people, release, opened, tmp_path):
     release(people)
-    assert note_of(opened(people).identity).is_relative_to(tmp_path / "state")
+    assert note_of(opened(people).identity.table).is_relative_to(tmp_path / "state")
     with pytest.raises(LedgerError, match="budget belongs to the data"):
         release(people.replace("127.0.0.1", "localhost"), ledger="second.ledger")
+
+
+@OWN_SERVER
+@pytest.mark.parametrize(("first", "second"), [("visits", "early"), ("early", "visits")])
+def test_a_table_and_its_partition_are_charged_to_one_ledger(
+    first, second, database, server, release
+):
+    database.execute("DROP TABLE IF EXISTS visits, early, late CASCADE")
+    database.execute("CREATE TABLE visits (age integer) PARTITION BY RANGE (age)")
+    database.execute("CREATE TABLE early PARTITION OF visits FOR VALUES FROM (0) TO (9)")
+    database.execute("CREATE TABLE late PARTITION OF visits FOR VALUES FROM (9) TO (99)")
+    release(f"{server}#sqlmadp_test.{first}")
+    with pytest.raises(LedgerError, match="budget belongs to the data"):
+        release(f"{server}#sqlmadp_test.{second}", ledger="second.ledger")
+    release(f"{server}#sqlmadp_test.{second}", name="others")
+    if first == "early":
+        return
+    database.execute("ALTER TABLE visits DETACH PARTITION late")
+    release(f"{server}#sqlmadp_test.late", ledger="third.ledger")
 
 
 def test_the_transaction_reads_one_state_and_writes_nothing(people, opened, database):
@@ -200,18 +222,45 @@ def test_types_are_known_through_domains_and_enums(server, database, opened):
     assert "stored as timestamp without time zone" in problem.message
 
 
+def test_constraints_are_read_from_the_catalogue(server, database, opened):
+    database.execute("DROP TABLE IF EXISTS t, wards; DROP TYPE IF EXISTS mood")
+    database.execute("CREATE TYPE mood AS ENUM ('good', 'bad')")
+    database.execute("CREATE TABLE wards (ward text PRIMARY KEY)")
+    database.execute(
+        "CREATE TABLE t (a mood NOT NULL, b text CHECK (b IN ('x', 'it''s')), c boolean, "
+        "d integer NOT NULL CHECK (d BETWEEN -3 AND 7), e date CHECK (e >= '2020-01-01'), "
+        "f text NOT NULL REFERENCES wards (ward), g numeric CHECK (g > 0.5 AND g < 9))"
+    )
+    catalogue = opened(f"{server}#sqlmadp_test.t").catalogue()
+    assert [c.name for c in catalogue if c.constraints.references == "sqlmadp_test.wards"] == ["f"]
+    assert {c.name: allowed_values(c) for c in catalogue} == {
+        "a": Allowed(null=False, values=("good", "bad")),
+        "b": Allowed(null=True, values=("x", "it's")),
+        "c": Allowed(null=True),
+        "d": Allowed(null=False, low=-3, high=7),
+        "e": Allowed(null=True, low=date(2020, 1, 1)),
+        "f": Allowed(null=False),
+        "g": Allowed(null=True, low=0.5, high=9),
+    }
+
+
 def test_numbers_that_no_floating_point_number_can_hold_raise_nothing(server, database, counts_of):
     database.execute("DROP TABLE IF EXISTS t; CREATE TABLE t (size numeric, whole numeric(5, 0))")
     for value in ("1e400", "-1e400", "1e-400", "-1e-400", "NaN", "Infinity", "-Infinity", "0.5"):
         whole = value if value == "NaN" else "3"
         database.execute("INSERT INTO t VALUES (%s, %s)", [Decimal(value), Decimal(whole)])
     here = f"{server}#sqlmadp_test.t"
-    drop = Column(name="size", type="real", minimum=0, maximum=1)
-    assert counted(counts_of, here, drop) == {"0.0": 2, "between 0.0 and 1.0": 1}
+    size = Column(name="size", type="real", minimum=0, maximum=1)
+    assert counted(counts_of, here, size) == {"0.0": 2, "between 0.0 and 1.0": 1, "NULL": 5}
     clamp = Column(name="size", type="real", minimum=0, maximum=1, outside="clamp")
-    assert counted(counts_of, here, clamp) == {"0.0": 4, "between 0.0 and 1.0": 1, "1.0": 2}
+    assert counted(counts_of, here, clamp) == {
+        "0.0": 4,
+        "between 0.0 and 1.0": 1,
+        "1.0": 2,
+        "NULL": 1,
+    }
     whole = Column(name="whole", type="integer", minimum=0, maximum=9, outside="clamp")
-    assert counted(counts_of, here, whole) == {"3": 7}
+    assert counted(counts_of, here, whole) == {"3": 7, "NULL": 1}
 
 
 def test_infinite_days_are_clamped(server, database, counts_of):
@@ -219,7 +268,11 @@ def test_infinite_days_are_clamped(server, database, counts_of):
     database.execute("INSERT INTO t VALUES ('infinity'), ('-infinity'), ('4713-01-01 BC'), (NULL)")
     first, last = date(2020, 1, 1), date(2020, 1, 3)
     day = Column(name="day", type="date", minimum=first, maximum=last, outside="clamp")
-    assert counted(counts_of, f"{server}#sqlmadp_test.t", day) == {str(first): 2, str(last): 1}
+    assert counted(counts_of, f"{server}#sqlmadp_test.t", day) == {
+        str(first): 2,
+        str(last): 1,
+        "NULL": 1,
+    }
 
 
 def test_backslashes_are_letters_whatever_the_server_says(server, database, counts_of):

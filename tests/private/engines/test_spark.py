@@ -60,10 +60,25 @@ LOCATIONS = ["spark://", "spark://#people", "spark://#default.People", "spark://
 @pytest.mark.parametrize("location", [*LOCATIONS, "local[1]#./people.parquet"])
 def test_a_table_and_its_files_are_one_table(people, counts_of, opened, marginal_of, location):
     (ages,) = counts_of(location, AGES, [marginal_of(AGES, "age")])
-    assert ages.tolist() == [0, 1, 2, 0]
+    assert ages.tolist() == [0, 1, 2, 0, 0]  # The last cell is that of NULL.
     # The note lies beside the file, so that DuckDB and Spark find the same one.
-    assert note_of(opened(location).identity) == people.with_name("people.parquet.ledger-head")
+    note = note_of(opened(location).identity.table)
+    assert note == people.with_name("people.parquet.ledger-head")
     assert opened(location).identity == opened("people.parquet").identity
+
+
+PATTERNS = ["spark://#./*.parquet", "spark://#file:{folder}/*.parquet", "*.parquet"]
+
+
+@pytest.mark.parametrize("location", [*PATTERNS, "spark://#file:{folder}", "."])
+def test_a_file_and_the_folder_it_is_in_are_charged_to_one_ledger(
+    people, opened, location, tmp_path
+):
+    one = opened("people.parquet").identity
+    folder = opened(location.format(folder=tmp_path)).identity
+    assert folder.table == f"file:{tmp_path.resolve()}"
+    assert one.table in folder.related
+    assert folder.table in one.related
 
 
 def test_the_users_session_keeps_its_settings(people, session, counts_of, marginal_of):

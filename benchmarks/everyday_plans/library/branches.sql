@@ -1,0 +1,2 @@
+-- name: branches
+SELECT branch, COUNT(*) AS loans FROM loans GROUP BY branch;

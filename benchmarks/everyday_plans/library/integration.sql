@@ -1,0 +1,2 @@
+-- name: languages
+SELECT language, COUNT(*) AS loans FROM loans GROUP BY language;

@@ -1,0 +1,2 @@
+-- name: totals
+SELECT COUNT(*) AS loans, COUNT_IF(reserved) AS reserved, SUM(renewed) AS renewals FROM loans;

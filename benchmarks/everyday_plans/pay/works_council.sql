@@ -1,0 +1,2 @@
+-- name: wages
+SELECT site, AVG(wage) AS wage FROM employees GROUP BY site;

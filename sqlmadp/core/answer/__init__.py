@@ -1,0 +1,1 @@
+"""From a measurement to answers, over residual spaces."""

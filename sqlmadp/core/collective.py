@@ -1,0 +1,323 @@
+"""A collective: analysts with their workloads, shares and own strategies, solved for together.
+
+Errors are ``(t / s)^2 trace(W (A^T A)^- W^T)``, t the column sums of A and s the sum of all shares:
+variances in units of 2 / epsilon^2, epsilon the budget of one unit of share.  Whoever leaves takes
+their share of the budget along, so errors of smaller collectives compare as they are.
+
+Analysts are kept in an order of their own, by what they ask and their shares, so that whoever lists
+them in whatever order gets the same strategy, bit for bit; `arrangement` leads back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from sqlmadp.core.integers import Strategy
+from sqlmadp.core.pour import pour
+from sqlmadp.core.select import select
+from sqlmadp.solve.products import solution_of
+from sqlmadp.solve.residual import Gram, Residuals
+from sqlmadp.solve.solution import Solution
+from sqlmadp.table.partition import Floats
+from sqlmadp.table.products import Products
+from sqlmadp.table.rows import Rows
+
+Workload = tuple[Rows, ...]
+
+MOST_PARTS = 1 << 14
+"""Equal parts of the budget that shares may need at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Capped:
+    """A workload with parts of it, and the error that each part may have at most alone.
+
+    Caps are in units of the whole budget, ``t^2 trace(W (A^T A)^- W^T)``.
+    """
+
+    parts: tuple[Workload, ...] = ()
+    caps: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """What everyone measures together, who reads which blocks, and everybody's error."""
+
+    blocks: tuple[Rows, ...]
+    total: int
+    """What the absolute values of every column sum to."""
+    reads: tuple[tuple[int, ...], ...]
+    """For each analyst, the numbers of the blocks that answers are reconstructed from."""
+    errors: Floats
+    """Recomputed from the integers, in the units of the collective."""
+
+    def read_by(self, analyst: int) -> tuple[Rows, ...]:
+        """Return the blocks that one analyst reads."""
+        return tuple(self.blocks[number] for number in self.reads[analyst])
+
+    def rearranged(self, places: Sequence[int]) -> Joint:
+        """Return the same with analyst ``places[n]`` as the nth."""
+        reads = tuple(self.reads[place] for place in places)
+        return replace(self, reads=reads, errors=self.errors[list(places)])
+
+
+Selector = Callable[[Workload, Capped], Strategy]
+
+
+def selected(workload: Workload, capped: Capped) -> Strategy:
+    """Return the strategy that a workload would measure alone."""
+    return select(workload, parts=capped.parts, caps=capped.caps)
+
+
+class Collective:
+    """Everyone who takes part."""
+
+    def __init__(
+        self,
+        workloads: Sequence[Iterable[Rows]],
+        shares: Sequence[Fraction],
+        *,
+        columns: Mapping[str, int] | None = None,
+        importance: Sequence[float] | None = None,
+        capped: Sequence[Capped] | None = None,
+        selector: Selector = selected,
+    ) -> None:
+        """Keep workloads and shares; the shares need not sum to 1.
+
+        ``columns``: the number of values of every declared column; those in use if not given.
+        ``importance``: what each analyst's error counts for where errors are added up; 1 if not
+        given.  ``capped``: parts of each analyst's workload with caps for the own selection.
+        """
+        self.workloads = [tuple(sorted(w, key=_by_content)) for w in workloads]
+        self.shares = list(shares)
+        self.importance = np.ones(len(shares)) if importance is None else np.array(importance)
+        self.capped = [Capped()] * len(shares) if capped is None else list(capped)
+        self._columns = columns
+        self._selector = selector
+        self._selected: dict[bytes, Strategy] = {}
+        self.memory: dict[object, object] = {}
+        """What mechanisms worked out for this collective and parts of it, by keys of their own."""
+
+    # Who takes part.
+
+    def __len__(self) -> int:
+        return len(self.workloads)
+
+    def of(self, members: Sequence[int]) -> Collective:
+        """Return some of the analysts, in the order given."""
+        found = Collective(
+            [self.workloads[m] for m in members],
+            [self.shares[m] for m in members],
+            columns=self.columns,
+            importance=[float(self.importance[m]) for m in members],
+            capped=[self.capped[m] for m in members],
+            selector=self._selector,
+        )
+        found._selected = self._selected
+        found.memory = self.memory
+        return found
+
+    def without(self, leaver: int) -> Collective:
+        """Return everyone but one."""
+        return self.of([m for m in range(len(self)) if m != leaver])
+
+    @cached_property
+    def kinds(self) -> list[bytes]:
+        """A digest per analyst of all that tells them apart: workload, caps, share, importance."""
+        found = []
+        for n, workload in enumerate(self.workloads):
+            digest = hashlib.sha256(fingerprint(workload))
+            for part, cap in zip(self.capped[n].parts, self.capped[n].caps, strict=True):
+                digest.update(fingerprint(part) + repr(cap).encode())
+            digest.update(repr((self.shares[n], float(self.importance[n]))).encode())
+            found.append(digest.digest())
+        return found
+
+    @cached_property
+    def distinct(self) -> tuple[list[int], list[int]]:
+        """The first analyst of every different workload, and which of these each analyst is like.
+
+        Analysts who ask the same have the same error from what all read.
+        """
+        known: dict[bytes, int] = {}
+        prints = [fingerprint(workload) for workload in self.workloads]
+        numbers = [known.setdefault(each, len(known)) for each in prints]
+        return [numbers.index(n) for n in range(len(known))], numbers
+
+    @cached_property
+    def arrangement(self) -> list[int]:
+        """The analysts in an order that does not depend on how they are listed."""
+        return sorted(range(len(self)), key=lambda n: (self.kinds[n], n))
+
+    @cached_property
+    def arranged(self) -> Collective:
+        """The same analysts in the order of `arrangement`."""
+        if self.arrangement == list(range(len(self))):
+            return self
+        return self.of(self.arrangement)
+
+    @cached_property
+    def whole(self) -> Fraction:
+        """The sum of all shares."""
+        return sum(self.shares, Fraction(0))
+
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """The number of values of every column."""
+        if self._columns is not None:
+            return dict(self._columns)
+        parts = [
+            (column, len(part.pieces))
+            for workload in self.workloads
+            for rows in workload
+            for column, part in zip(rows.scope, rows.parts, strict=True)
+        ]
+        return dict(sorted(parts))
+
+    @cached_property
+    def together(self) -> Workload:
+        """Everyone's queries as one workload, each multiplied by the root of its importance."""
+        return self.weighted(self.importance)
+
+    def weighted(self, importance: Floats) -> Workload:
+        """Return everyone's queries as one workload, weighed by given importances.
+
+        Only proportions matter: against the least one, equal analysts keep their rows as they are.
+        """
+        least = float(importance.min())
+        found: list[Rows] = []
+        for workload, own in zip(self.workloads, importance, strict=True):
+            factor = math.sqrt(float(own) / least)
+            found += workload if factor == 1 else [rows.times(factor) for rows in workload]
+        return tuple(found)
+
+    # Strategies and errors.
+
+    def select(self, workload: Workload, capped: Capped = Capped()) -> Strategy:
+        """Return the strategy of a workload; equal workloads share one."""
+        digest = hashlib.sha256(fingerprint(workload))
+        for part, cap in zip(capped.parts, capped.caps, strict=True):
+            digest.update(fingerprint(part) + repr(cap).encode())
+        key = digest.digest()
+        if key not in self._selected:
+            self._selected[key] = self._selector(workload, capped)
+        return self._selected[key]
+
+    @cached_property
+    def strategies(self) -> list[Strategy]:
+        """Everyone's own strategy."""
+        pairs = zip(self.workloads, self.capped, strict=True)
+        return [self.select(workload, capped) for workload, capped in pairs]
+
+    @cached_property
+    def parts(self) -> list[int]:
+        """The smallest whole numbers in the proportions of the shares."""
+        unit = math.lcm(*(share.denominator for share in self.shares))
+        parts = [int(share * unit) for share in self.shares]
+        divisor = math.gcd(*parts)
+        return [part // divisor for part in parts]
+
+    @cached_property
+    def factors(self) -> list[int]:
+        """What everyone's own strategy is multiplied by, exactly in proportion to the shares."""
+        largest = max(strategy.total for strategy in self.strategies)
+        pairs = zip(self.parts, self.strategies, strict=True)
+        return [part * (largest // strategy.total) for part, strategy in pairs]
+
+    @cached_property
+    def alone(self) -> Floats:
+        """Everyone's error with their own strategy, their own share and nobody else."""
+        pairs = zip(self.strategies, self.shares, strict=True)
+        return np.array([s.error / float(share) ** 2 for s, share in pairs])
+
+    def read_by_all(
+        self, blocks: Sequence[Rows], total: int, errors: Floats | None = None
+    ) -> Joint:
+        """Return a strategy that everyone reads all of, with its errors if they are not known."""
+        if errors is None:
+            errors = float(total / self.whole) ** 2 * solution_of(blocks).errors(self.workloads)
+        reads = (tuple(range(len(blocks))),) * len(self)
+        return lowest_terms(blocks, total, reads, errors)
+
+    @cached_property
+    def poured(self) -> Joint:
+        """Everyone's own strategies poured into buckets."""
+        blocks = pour(self.strategies, self.factors)
+        total = sum(f * s.total for f, s in zip(self.factors, self.strategies, strict=True))
+        errors = self._poured_errors(blocks, total, range(len(self)))
+        return self.read_by_all(blocks, total, errors)
+
+    @cached_property
+    def spaces(self) -> Residuals:
+        """The coordinates of the buckets of everyone, and of everyone but some."""
+        blocks = {b.fingerprint: b for s in self.strategies for b in s.blocks}
+        together = pour(self.strategies, self.factors)
+        return Residuals([*together, *blocks.values()])
+
+    @cached_property
+    def _grams(self) -> list[Gram]:
+        known: dict[bytes, Gram] = {}
+        for workload in self.workloads:
+            known.setdefault(fingerprint(workload), self.spaces.gram(workload))
+        return [known[fingerprint(workload)] for workload in self.workloads]
+
+    def _poured_errors(self, blocks: Sequence[Rows], total: int, members: Sequence[int]) -> Floats:
+        factored = any(isinstance(block, Products) for block in blocks)
+        if factored or not self.spaces.fits(blocks):
+            found = solution_of(blocks).errors([self.workloads[j] for j in members])
+            return float(total / self.whole) ** 2 * found
+        solution = Solution(blocks, self.spaces)
+        found = np.array([solution.error(self._grams[j]) for j in members])
+        return float(total / self.whole) ** 2 * found
+
+    def poured_without(self, leaver: int) -> Floats:
+        """Return the errors of everyone but one, from the others' buckets alone.
+
+        Worked out in the coordinates of everyone's buckets, so nothing is factored that is larger.
+        """
+        others = [j for j in range(len(self)) if j != leaver]
+        blocks = pour([self.strategies[j] for j in others], [self.factors[j] for j in others])
+        total = sum(f * s.total for f, s in zip(self.factors, self.strategies, strict=True))
+        return self._poured_errors(blocks, total, others)
+
+
+def fingerprint(workload: Iterable[Rows]) -> bytes:
+    """Return a digest that is equal just for equal workloads, in whatever order their rows are."""
+    return hashlib.sha256(b"".join(sorted(rows.fingerprint for rows in workload))).digest()
+
+
+def _by_content(rows: Rows) -> tuple[tuple[str, ...], bytes]:
+    return rows.scope, rows.fingerprint
+
+
+def lowest_terms(
+    blocks: Sequence[Rows], total: int, reads: Sequence[tuple[int, ...]], errors: Floats
+) -> Joint:
+    """Return a strategy divided by the largest whole number that divides all of it."""
+    divisor = math.gcd(total, *(_divisor(block) for block in blocks))
+    divided = tuple(_divided(block, divisor) for block in blocks)
+    return Joint(divided, total // divisor, tuple(reads), np.asarray(errors))
+
+
+def _divisor(block: Rows) -> int:
+    if block.given is None:
+        return int(block.weight)
+    return int(np.gcd.reduce(np.abs(block.given.data), initial=0))
+
+
+def _divided(block: Rows, divisor: int) -> Rows:
+    if divisor == 1:
+        return block
+    if block.given is None:
+        return Rows(block.scope, block.parts, int(block.weight) // divisor)
+    matrix = block.given
+    parts = (matrix.data // divisor, matrix.indices, matrix.indptr)
+    return Rows(block.scope, block.parts, 0, sparse.csr_array(parts, shape=matrix.shape))

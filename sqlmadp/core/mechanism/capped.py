@@ -1,0 +1,191 @@
+"""The least total error of a collective within caps, searched for from given starts.
+
+    least  sum_j w_j e_j   subject to  e_j <= c_j   for every analyst j
+
+A *draft* says which blocks there are, their weights, and the rows above every vertex alone.
+Whatever a search makes of it is rounded to integers first, and its errors are recomputed from
+those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from sqlmadp.core.collective import Collective, Joint
+from sqlmadp.core.integers import rounded, split_by_scope
+from sqlmadp.core.p_identity import MAX_HEIGHT
+from sqlmadp.core.search import CAP_SLACK, FEWEST_STEPS, Search, Top, UnmeasuredError
+from sqlmadp.table.partition import Floats, Partition, common
+from sqlmadp.table.rows import Rows, Scope, lifting
+
+ROOM = 2e-4
+"""Aim this part below a cap, for the integers to stay below it."""
+
+OWN = 0.02
+"""Leave at least this part of a column to the vertex's own row in a start."""
+
+TIGHTENED = 4
+"""Search at most this often, each time below caps that are tighter by what was exceeded."""
+
+LIGHTEST = 1e-3
+"""Give every block of a start at least this part of the heaviest one's weight."""
+
+MOST_ROWS = 40
+"""Keep at most this many rows above every vertex alone of a start, the heaviest ones."""
+
+ROUNDING = 1e-11
+"""Take an error to be within its cap if it is above by at most this part."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """Blocks, their weights, and what each has."""
+
+    blocks: list[Rows]
+    weights: Floats
+    rows: list[Top]
+
+
+def within(errors: Floats, caps: Floats) -> bool:
+    """Return whether nobody is above their cap."""
+    return bool((errors <= caps * (1 + ROUNDING)).all())
+
+
+def best_of(
+    collective: Collective, candidates: Iterable[Joint | None], caps: Floats, fallback: Joint
+) -> Joint:
+    """Return the candidate of least weighted error within the caps, or else the fallback."""
+    best, least = fallback, math.inf
+    if within(fallback.errors, caps):
+        least = float(collective.importance @ fallback.errors)
+    for candidate in candidates:
+        if candidate is None or not within(candidate.errors, caps):
+            continue
+        total = float(collective.importance @ candidate.errors)
+        if total < least:
+            best, least = candidate, total
+    return best
+
+
+def least_capped(
+    collective: Collective,
+    draft: Draft,
+    caps: Floats,
+    *,
+    move: bool = True,
+    steps: int = 150,
+    rounds: int = 8,
+    feasible_first: bool = False,
+) -> Joint | None:
+    """Return a strategy near a draft of least weighted error, as far as the caps allow.
+
+    ``feasible_first``: go to where errors are least in units of their caps before that.  None if
+    the draft leaves something unmeasured, or is too large to be searched in.
+    """
+    firsts, numbers = collective.distinct
+    workloads = [collective.workloads[n] for n in firsts]
+    importance = np.bincount(numbers, collective.importance).astype(np.float64)
+    limits = np.full(len(firsts), np.inf)
+    np.minimum.at(limits, numbers, caps)
+    # Whoever asks nothing has no error, and any cap will do.
+    aims = np.where(limits > 0, limits * (1 - ROOM), 1.0) * float(collective.whole) ** 2
+    search = Search(draft.blocks, draft.rows, workloads, move=move)
+    if search.affordable < FEWEST_STEPS:
+        return None
+    try:
+        start = search.start(draft.weights)
+        if feasible_first:
+            start = search.least(importance=1 / aims, start=start, steps=steps)
+        flat, tighter = start, aims
+        for _ in range(TIGHTENED if feasible_first else 1):
+            flat = search.least(
+                importance=importance, caps=tighter, start=flat, steps=steps, rounds=rounds
+            )
+            above = float((search.errors(flat)[0] / aims).max())
+            if above <= 1 + CAP_SLACK:
+                break
+            tighter = tighter / above
+    except UnmeasuredError:
+        return None
+    return made(collective, Draft(draft.blocks, *search.split(flat)))
+
+
+def made(collective: Collective, draft: Draft) -> Joint:
+    """Return a draft as integers, read by all."""
+    blocks, total = rounded(draft.blocks, draft.weights, draft.rows)
+    split = [part for block in blocks for part in split_by_scope(block)]
+    firsts, numbers = collective.distinct
+    members = collective.of(firsts)
+    errors = members.read_by_all(split, total).errors * float(members.whole / collective.whole) ** 2
+    return collective.read_by_all(split, total, errors[numbers])
+
+
+def laid_over(workload: Sequence[Rows], scopes: Iterable[Scope]) -> list[Rows] | None:
+    """Return a block per scope, its columns cut as finely as anything asked inside it.
+
+    None if something that is asked lies in none of the scopes.
+    """
+    columns = {column for rows in workload for column in rows.scope}
+    kept = sorted({tuple(c for c in scope if c in columns) for scope in scopes} - {()})
+    if not all(any(set(rows.scope) <= set(scope) for scope in kept) for rows in workload):
+        return None
+    found = []
+    for scope in kept:
+        used: dict[str, set[Partition]] = {column: set() for column in scope}
+        for inside in (True, False):
+            for rows in workload:
+                if inside and not set(rows.scope) <= set(scope):
+                    continue
+                for column, part in zip(rows.scope, rows.parts, strict=True):
+                    if column in used and (inside or not used[column]):
+                        used[column].add(part)
+            if all(used.values()):
+                break
+        parts = [common(sorted(used[c], key=lambda part: part.key)) for c in scope]
+        found.append(Rows(scope, tuple(parts), 1.0))
+    return found
+
+
+def draft_over(layout: Sequence[Rows], strategy: Sequence[Rows], *, bare: bool = False) -> Draft:
+    """Return a draft over a layout that resembles a given strategy.
+
+    Each block goes to the first scope that holds its columns.  Rows of a single vertex are part of
+    that vertex's own row; the others become rows B, unless ``bare``, with what a column lacks left
+    to its own row.
+    """
+    rows: list[list[Floats]] = [[np.zeros((0, block.size))] for block in layout]
+    for given in strategy:
+        holding = [n for n, block in enumerate(layout) if set(given.scope) <= set(block.scope)]
+        if holding:
+            home = next((n for n in holding if layout[n].scope == given.scope), holding[0])
+            block = layout[home]
+            lift = lifting(given.scope, given.parts, block.scope, block.parts)
+            over = (sparse.csr_array(given.matrix, dtype=np.float64) @ lift).toarray()
+            rows[home].append(np.maximum(over, 0))
+    heights, tops = [], []
+    for own in rows:
+        height, top = _above(np.vstack(own))
+        heights.append(height)
+        tops.append(None if bare or not len(top) else top)
+    weights = np.array(heights)
+    least = LIGHTEST * weights.max() if weights.any() else 1.0
+    return Draft(list(layout), np.maximum(weights, least), list(tops))
+
+
+def _above(rows: Floats) -> tuple[float, Floats]:
+    """Return the largest column sum, and the rows of several vertices as B."""
+    height = float(rows.sum(axis=0).max(initial=0.0))
+    across = rows[(rows > 0).sum(axis=1) > 1]
+    across = across[np.argsort(-across.sum(axis=1), kind="stable")[:MOST_ROWS]]
+    own = np.maximum(height - across.sum(axis=0), OWN * height)
+    return height, np.minimum(across / own, MAX_HEIGHT)
+
+
+def mixed(strategies: Sequence[tuple[Sequence[Rows], float]]) -> list[Rows]:
+    """Return several strategies' blocks, each multiplied by a number."""
+    return [block.times(factor) for blocks, factor in strategies for block in blocks]

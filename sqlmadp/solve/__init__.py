@@ -1,0 +1,1 @@
+"""Least squares over rows: expected errors, variances and estimates."""

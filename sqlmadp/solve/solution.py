@@ -1,0 +1,257 @@
+"""Least squares from one strategy: expected errors, variances of answers, and estimates.
+
+With y = A x + noise of variance 1, the best unbiased estimate of a query w is ``w X^- A^T y`` with
+``X = A^T A``, and its variance is ``w X^- w^T``.  Both are worked out residual space by residual
+space (see `residual`), so that no matrix is larger than the coarse coordinates of one space.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import numpy as np
+from scipy import sparse
+
+from sqlmadp.errors import NotCoveredError
+from sqlmadp.solve.inverse import OUTSIDE, Inverse
+from sqlmadp.solve.residual import Gram, Residuals
+from sqlmadp.table.partition import Floats, Integers
+from sqlmadp.table.rows import Rows, Scope, kronecker
+
+REFINEMENTS = 2
+"""Solve this often again for what rounding left over: counts may be in the millions, and rows of
+weight 1 stand beside rows of weight 2^24."""
+
+NOT_COVERED = "the query is not a combination of what was measured"
+
+CHUNK = 2**22
+"""Work out at most this many coordinates of queries at once."""
+
+
+class Solution:
+    """Answers queries from noisy strategy rows, and says how noisy the answers are."""
+
+    def __init__(self, blocks: Sequence[Rows], spaces: Residuals | None = None) -> None:
+        """Factor the strategy, in coordinates that are known already if ``spaces`` are given."""
+        self.blocks = tuple(blocks)
+        self.spaces = Residuals(self.blocks) if spaces is None else spaces
+        information = self.spaces.gram(self.blocks)
+        self._numbers = information.numbers / self.spaces.multiplicities
+        self._inverses = {
+            fine: Inverse(matrix) for fine, matrix in assembled(self.spaces, information).items()
+        }
+
+    # Expected errors.
+
+    def error(self, queries: Gram) -> float:
+        """Return ``trace(W X^- W^T)``; infinite if a query is not answered."""
+        measured = self._numbers > 0
+        total = float((queries.numbers[measured] / self._numbers[measured]).sum())
+        square = float(queries.numbers.sum())
+        outside = float(queries.numbers[~measured].sum())
+        for piece in queries.pieces:
+            inverse = self._inverses[piece.fine]
+            total += inverse.trace(piece.place, piece.trace)
+            square += float(np.trace(piece.trace))
+            outside += inverse.missed(piece.place, piece.trace)
+        return total if outside <= OUTSIDE * square else math.inf
+
+    def errors(self, workloads: Sequence[Sequence[Rows]]) -> Floats:
+        """Return the sum of the variances of every workload's queries."""
+        found = []
+        for workload in workloads:
+            try:
+                found.append(self.error(self.spaces.gram(workload)))
+            except NotCoveredError:
+                found.append(math.inf)
+        return np.array(found)
+
+    def variances(self, rows: Rows) -> Floats:
+        """Return the variance of every row's answer; NotCoveredError if one is not answered."""
+        rows = self.spaces.resolved(rows)
+        if rows.plain:
+            return float(rows.weight) ** 2 * self._vertex_variances(rows)
+        matrix = rows.matrix
+        found = np.zeros(rows.count)
+        left = np.diff(matrix.indptr) > 0
+        single = np.flatnonzero(np.diff(matrix.indptr) == 1)
+        if len(single) * FEW_SINGLE >= rows.size:
+            alone = matrix[single]
+            with suppress(NotCoveredError):  # A vertex that nobody asks for may not be answered.
+                found[single] = alone.data**2 * self._vertex_variances(rows)[alone.indices]
+                left[single] = False
+        for part in self._chunks(rows, np.flatnonzero(left)):
+            dense = matrix[part].toarray().astype(np.float64)
+            found[part] = sum((half**2).sum(axis=(1, 2)) for _, half in self._halves(rows, dense))
+        return found
+
+    def _vertex_variances(self, rows: Rows) -> Floats:
+        """Return the variance of every vertex alone."""
+        found, total, outside = (np.zeros(rows.shape) for _ in range(3))
+        axes = range(len(rows.scope))
+        pairs = zip(rows.scope, rows.parts, strict=True)
+        parts = [self.spaces.known(c).coordinates(part) for c, part in pairs]
+        for fine in self.spaces.fine_sets(rows):
+            place = self.spaces.place(rows, fine)
+            coarse = [axis for axis in axes if rows.scope[axis] not in fine]
+            basis = kronecker(parts[axis].coarse for axis in coarse)
+            length = np.ones(())
+            for axis in axes:
+                if axis not in coarse:
+                    shape = [-1 if a == axis else 1 for a in axes]
+                    length = length * parts[axis].fine.reshape(shape)
+            half, missed = self._half(fine, place, basis)
+            each = (half**2).sum(axis=1), (basis**2).sum(axis=1), missed
+            shape = [rows.shape[axis] if axis in coarse else 1 for axis in axes]
+            sums = [length * own.reshape(shape) for own in each]
+            found, total, outside = found + sums[0], total + sums[1], outside + sums[2]
+        if (outside > OUTSIDE * total).any():
+            raise NotCoveredError(NOT_COVERED)
+        return found.reshape(-1)
+
+    def _half(self, fine: Scope, place: Integers, rows: Floats) -> tuple[Floats, Floats]:
+        """Return rows of a space over independent noises of variance 1, and what was not measured.
+
+        The second is the square, per row, of what lies outside the measured coordinates.
+        """
+        known = place >= 0
+        outside = (rows[:, ~known] ** 2).sum(axis=1)
+        if fine in self._inverses:
+            inverse = self._inverses[fine]
+            wide = np.zeros((len(rows), inverse.size))
+            wide[:, place[known]] = rows[:, known]
+            return inverse.half(wide), outside + inverse.outside(wide)
+        if not known.any():
+            return np.zeros((len(rows), 0)), outside
+        number = self._numbers[self.spaces.numbers[fine]]
+        own = rows[:, known]
+        if number <= 0:
+            return np.zeros((len(rows), 1)), outside + (own**2).sum(axis=1)
+        return own / math.sqrt(number), outside
+
+    def _halves(self, rows: Rows, dense: Floats) -> list[tuple[Scope, Floats]]:
+        """Return the rows' noise in every space: (row, fine residual, noise)."""
+        found, total, outside = [], np.zeros(len(dense)), np.zeros(len(dense))
+        for fine in self.spaces.fine_sets(rows):
+            coordinates = self.spaces.coordinates(rows, fine, dense)
+            flat = coordinates.reshape(-1, coordinates.shape[-1])
+            half, missed = self._half(fine, self.spaces.place(rows, fine), flat)
+            found.append((fine, half.reshape(*coordinates.shape[:2], -1)))
+            total += (coordinates**2).sum(axis=(1, 2))
+            outside += missed.reshape(coordinates.shape[:2]).sum(axis=1)
+        if (outside > OUTSIDE * total).any():
+            raise NotCoveredError(NOT_COVERED)
+        return found
+
+    def sum_variances(self, parts: Sequence[tuple[Rows, sparse.csr_array]]) -> Floats:
+        """Return the variances of sums of functions, one function per row of each part.
+
+        ``parts``: rows whose vertices the functions are given over, and their coefficients.
+        """
+        noise = self.sum_noise(parts)
+        return np.asarray((noise**2).sum(axis=1))
+
+    def sum_noise(self, parts: Sequence[tuple[Rows, sparse.csr_array]]) -> Floats:
+        """Return sums of functions over independent noises of variance 1, one column per noise."""
+        halves: dict[Scope, Floats] = {}
+        for rows, functions in parts:
+            given = Rows(rows.scope, rows.parts, 0, sparse.csr_array(functions))
+            known = self.spaces.resolved(given)
+            for fine, half in self._halves(known, known.matrix.toarray()):
+                halves[fine] = halves[fine] + half if fine in halves else half
+        count = parts[0][1].shape[0]
+        return np.hstack([half.reshape(count, -1) for half in halves.values()])
+
+    def _chunks(self, rows: Rows, numbers: np.ndarray) -> Iterator[np.ndarray]:
+        step = max(1, CHUNK // max(1, rows.size))
+        for start in range(0, len(numbers), step):
+            yield numbers[start : start + step]
+
+    # Estimates.
+
+    def estimate(self, values: Sequence[Floats], *, refinements: int = REFINEMENTS) -> Estimate:
+        """Return the least-squares estimate, given the noisy answers of every block.
+
+        The answers may have columns, one per release; the estimate's answers then have them too.
+        """
+        single = values[0].ndim == 1
+        given = [np.atleast_2d(np.asarray(y, dtype=np.float64).T) for y in values]
+        found = self._solved(self._moments(given))
+        for _ in range(refinements):
+            fitted = Estimate(self, found, single=False)
+            rest = [y - fitted.answers(b).T for y, b in zip(given, self.blocks, strict=True)]
+            more = self._solved(self._moments(rest))
+            found = {fine: found[fine] + more[fine] for fine in found}
+        return Estimate(self, found, single=single)
+
+    def _moments(self, values: Sequence[Floats]) -> dict[Scope, Floats]:
+        """Return ``A^T y`` in every space: (release, fine residual, coordinate)."""
+        moments: dict[Scope, Floats] = {}
+        for block, y in zip(self.blocks, values, strict=True):
+            vertices = block.weight * y if block.plain else np.asarray(y @ block.matrix)
+            for fine in self.spaces.fine_sets(block):
+                part = self.spaces.coordinates(block, fine, vertices)
+                place = self.spaces.place(block, fine)
+                shape = (*part.shape[:2], self.spaces.spaces[fine].size)
+                total = moments.setdefault(fine, np.zeros(shape))
+                total[:, :, place] += part
+        return moments
+
+    def _solved(self, moments: dict[Scope, Floats]) -> dict[Scope, Floats]:
+        found = {}
+        for fine, moment in moments.items():
+            if fine in self.spaces.numbers:
+                number = self._numbers[self.spaces.numbers[fine]]
+                found[fine] = moment / number if number > 0 else moment
+            else:
+                flat = moment.reshape(-1, moment.shape[-1])
+                found[fine] = self._inverses[fine].solve(flat.T).T.reshape(moment.shape)
+        return found
+
+
+class Estimate:
+    """The least-squares estimate of the table, as coordinates in every space."""
+
+    def __init__(
+        self, solution: Solution, coordinates: dict[Scope, Floats], *, single: bool
+    ) -> None:
+        """Keep the coordinates: by space, (release, fine residual, coordinate)."""
+        self.solution, self._coordinates, self._single = solution, coordinates, single
+
+    def mixed_with_even(self, part: Floats | float) -> Estimate:
+        """Return this estimate, a part of it replaced by the even table of the same total."""
+        kept = np.reshape(1 - np.asarray(part, dtype=np.float64), (-1, 1, 1))
+        mixed = {fine: kept * own for fine, own in self._coordinates.items()}
+        place = int(self.solution.spaces.spaces[()].places[()])
+        total = np.maximum(self._coordinates[()][:, :, place], 0)
+        mixed[()][:, :, place] += (1 - kept[:, :, 0]) * total
+        return Estimate(self.solution, mixed, single=self._single)
+
+    def answers(self, rows: Rows) -> Floats:
+        """Return the answer of every row, without a check that it was measured."""
+        spaces = self.solution.spaces
+        rows = spaces.resolved(rows)
+        releases = len(next(iter(self._coordinates.values())))
+        vertices = np.zeros((releases, rows.size))
+        for fine in spaces.fine_sets(rows):
+            if fine in self._coordinates:
+                place = spaces.place(rows, fine)
+                found = np.where(place >= 0, self._coordinates[fine][:, :, place], 0.0)
+                vertices += spaces.at_vertices(rows, fine, found)
+        answers = (rows.weight * vertices).T if rows.plain else np.asarray(rows.matrix @ vertices.T)
+        return answers[:, 0] if self._single else answers
+
+
+FEW_SINGLE = 4
+"""Work out the variance of every vertex if at least one vertex in this many is asked for alone."""
+
+
+def assembled(spaces: Residuals, gram: Gram) -> dict[Scope, Floats]:
+    """Return ``X_F`` of every space of more than one coordinate."""
+    matrices = {fine: np.zeros((spaces.spaces[fine].size,) * 2) for fine in spaces.large}
+    for piece in gram.pieces:
+        share = piece.trace / spaces.spaces[piece.fine].multiplicity
+        matrices[piece.fine][np.ix_(piece.place, piece.place)] += share
+    return matrices

@@ -1,0 +1,371 @@
+"""Checking expressions: names against the domain, all else against the allow-list.
+
+Every mistake is collected with the place where it stands, why it is one, and a way out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from sqlglot import exp
+
+from sqlmadp.errors import Problem
+from sqlmadp.schema.domain import Domain
+from sqlmadp.sql import hints
+from sqlmadp.sql.aggregates import PRIVATE, QUANTILES, arguments, canonical, is_count_star
+from sqlmadp.sql.allowed import (
+    AROUND,
+    CLOCK_AND_SESSION,
+    EXPRESSIONS,
+    FUNCTIONS,
+    OUTER_AGGREGATES,
+    SPECIAL,
+    TYPES,
+    WINDOWS,
+    has_only_known_arguments,
+)
+from sqlmadp.sql.names import Records
+from sqlmadp.sql.statements import Span, Statement
+from sqlmadp.sql.tree import Call, Node, call_of, children, parts_of, span
+
+GROUPINGS = frozenset({"grouping", "grouping_id"})
+
+_CLASSES: dict[type[exp.Expr], tuple[str, str, str]] = {
+    exp.Lambda: ("lambda", "lambda functions are not supported", ""),
+    exp.Collate: (
+        "collation",
+        "collations are not supported",
+        "Compare lower(...) with lower(...) instead.",
+    ),
+    exp.Dot: ("function", "functions are named without a schema", ""),
+    exp.PositionalColumn: (
+        "positional-reference",
+        "columns are not known by number",
+        "Name the column.",
+    ),
+    exp.AtTimeZone: ("function", "the function timezone is not supported", ""),
+    exp.Struct: ("function", "the function struct_pack is not supported", ""),
+    exp.Tuple: ("function", "the function row is not supported", ""),
+}
+
+_SINGLE = frozenset(
+    {"min", "max", "arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by", "first", "last"}
+    | {"any_value", "arbitrary", "bool_and", "bool_or"}
+)
+"""Aggregates that one record can decide."""
+
+_ELSEWHERE = {
+    "date_format": "strftime(day, '%Y-%m')",
+    "to_char": "strftime(day, '%Y-%m')",
+    "isnull": "x IS NULL, or coalesce(x, ...)",
+    "nvl": "coalesce(x, ...)",
+    "iif": "if(condition, x, y), or CASE",
+    "charindex": "instr(text, part)",
+    "dateadd": "day + INTERVAL 1 MONTH",
+    "datefromparts": "make_date(year, month, day)",
+}
+"""Functions of other dialects, and what they are called here."""
+
+Functions = dict[str, tuple[str, str]]
+"""Type and stability of every function that DuckDB knows."""
+
+Over = Literal["records", "block", "answers"]
+"""What an expression runs over: single records, the groups of a private block, or answers."""
+
+
+class ExpressionChecker:
+    """Collects the mistakes in the expressions of one statement."""
+
+    def __init__(self, statement: Statement, domain: Domain, functions: Functions) -> None:
+        self.problems: list[Problem] = []
+        self.statement, self.domain, self._functions = statement, domain, functions
+        self.records: Records | None = None
+        """The columns that names stand for, where they are known."""
+        self.aliases: set[str] = set()
+        """The names that the SELECT gives to its result columns."""
+
+    def refuse(self, code: str, message: str, hint: str = "", at: Span | None = None) -> None:
+        """Note a mistake."""
+        self.problems.append(self.statement.problem(code, message, hint=hint, span=at))
+
+    def refuse_rows(self, at: Span | None) -> None:
+        """Note that records themselves are asked for."""
+        hint = f"Count records instead: {hints.counts(self.domain)}."
+        self.refuse("rows", "this would return rows of individuals", hint, at)
+
+    def refuse_window(self, at: Span | None) -> None:
+        """Note a window over records."""
+        hint = f"Windows run over answers: {hints.running_counts(self.domain)}."
+        message = "a window function here would look at single records"
+        self.refuse("window", message, hint, at)
+
+    def is_any_aggregate(self, node: Node) -> bool:
+        """Return whether DuckDB knows a call as an aggregate, answered here or not."""
+        call = call_of(node)
+        if call is None:
+            return False
+        return call.name in PRIVATE or self._functions.get(call.name, ("",))[0] == "aggregate"
+
+    # Expressions.
+
+    def check_expression(self, node: Node | None, over: Over) -> None:
+        """Note every mistake in an expression."""
+        if node is None:
+            return
+        if isinstance(node, exp.Alias):
+            node = node.this
+        if isinstance(node, exp.Query) and over != "records":
+            return  # It is looked at by itself.
+        known = has_only_known_arguments(node, EXPRESSIONS) or (
+            over != "records" and has_only_known_arguments(node, AROUND)
+        )
+        call = call_of(node)
+        if not known or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+            self._refuse_node(node, over)
+            return
+        if isinstance(node, exp.Column):
+            self._check_column(node)
+        elif isinstance(node, (exp.Cast, exp.TryCast)):
+            self._check_type(node.args["to"], span(node))
+        elif isinstance(node, exp.Star):
+            self._check_star(node, over)
+            return
+        elif isinstance(node, exp.Window):
+            self._check_window(node, over)
+            return
+        elif call is not None:
+            if not self._check_call(call, over):
+                return
+            if over == "block" and call.name in PRIVATE:
+                over = "records"  # Neither FILTER nor an argument may hold another aggregate.
+            self._check_parts(call, over)
+            return
+        for child in children(node):
+            self.check_expression(child, over)
+
+    def _check_parts(self, call: Call, over: Over) -> None:
+        """Check the arguments of a call, its FILTER and its order."""
+        orders = (order.this for order in call.orders)
+        for part in (*call.arguments, call.where, *orders):
+            if not (isinstance(part, exp.Star) and is_count_star(call)):
+                self.check_expression(part, over)
+
+    def _check_star(self, node: exp.Star, over: Over) -> None:
+        if over == "block":
+            self.refuse_rows(span(node))
+        for replaced in node.args.get("replace") or ():
+            self.check_expression(replaced, over)
+
+    def _check_window(self, node: exp.Window, over: Over) -> None:
+        call = call_of(node.this)
+        if call is None or call.name not in WINDOWS:
+            name = call.name if call else "?"
+            self.refuse("function", f"the window function {name} is not supported", "", span(node))
+            return
+        for child in children(node):
+            self.check_expression(child, over)
+
+    def _refuse_node(self, node: Node, over: Over) -> None:
+        if isinstance(node, exp.Star) or isinstance(node.this, exp.Star):
+            self.refuse_rows(span(node))
+        elif isinstance(node, (exp.Query, exp.Exists, exp.Any, exp.All, exp.In)):
+            self._refuse_subquery(node)
+        elif isinstance(node, exp.Window):
+            self.refuse_window(span(node))
+        else:
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).upper()
+            unknown = ("construct", f"this construct is not supported ({name})", "")
+            self.refuse(*_CLASSES.get(type(node), unknown), span(node))
+
+    def _refuse_subquery(self, node: Node) -> None:
+        """Refuse a condition on records that depends on answers, with the way to do it."""
+        source = node.find(exp.Table)
+        name = source.name if source is not None else ""
+        query = node if isinstance(node, exp.Query) else node.find(exp.Query)
+        at = span(query) or span(node)
+        if any(name.casefold() == public.name.casefold() for public in self.domain.public):
+            self.refuse(
+                "private-subquery",
+                f"a condition on records cannot hold a subquery, not even of the public {name!r}",
+                "Join it, by SEMI JOIN for IN and EXISTS, or by ANTI JOIN for NOT IN and NOT EXISTS"
+                + (f": {known}." if (known := hints.join(self.domain, "SEMI JOIN", name)) else "."),
+                at,
+            )
+            return
+        self.refuse(
+            "private-subquery",
+            "a condition on records cannot depend on the answer of another query: what is counted "
+            "must be known before anything is measured",
+            "Do it in two steps: ask the inner SELECT by itself first, then write its answer into "
+            "this statement as a number. (Over answers, in HAVING or an outer SELECT, subqueries "
+            "are fine; values of a public table are joined.)",
+            at,
+        )
+
+    # Names and types.
+
+    def _check_column(self, node: exp.Column) -> None:
+        if self.records is None:
+            return  # DuckDB knows the names of answers, and says so if one is not there.
+        *qualifier, name = parts_of(node)
+        qualifiers = self.records.qualifiers
+        if len(qualifier) == 1 and qualifier[0].casefold() not in map(str.casefold, qualifiers):
+            hint = nearest(qualifier[0], qualifiers)
+            self.refuse("unknown-table", f"there is no table {qualifier[0]!r}", hint, span(node))
+        elif self._is_known(parts_of(node), self.records):
+            return
+        elif name.casefold() in CLOCK_AND_SESSION:
+            self.refuse_nondeterministic(name, span(node))
+        else:
+            unit = self.domain.unit
+            if unit is not None and name.casefold() == unit.column.casefold():
+                message = f"column {name!r} cannot be queried"
+                hint = "It identifies whom this schema protects."
+            else:
+                message = f"the schema does not declare a column {name!r}"
+                hint = self._column_hint(name, span(node), self.records.names)
+            self.refuse("unknown-column", message, hint, span(node))
+
+    def _is_known(self, names: list[str], records: Records) -> bool:
+        is_alias = len(names) == 1 and names[0].casefold() in self.aliases
+        return is_alias or records.find(names) is not None
+
+    def _column_hint(self, name: str, at: Span | None, known: list[str]) -> str:
+        if near := nearest(name, known):
+            return near
+        text = self.statement.text
+        compared = at and re.search(r"(=|<>|!=|\bIN\s*\(|,)\s*$", text[: at[0]], re.IGNORECASE)
+        if at and compared and text[at[0] : at[0] + 1] == '"':
+            quoted = name.replace("'", "''")
+            return f"Double quotes name a column; text is written '{quoted}'."
+        return f"Declared: {', '.join(map(hints.shown_name, known))}."
+
+    def _check_type(self, node: exp.DataType, at: Span | None) -> None:
+        spelled = str(node.args.get("spelled", ""))
+        name, _, sizes = spelled.partition("(")
+        if name.strip().casefold() not in TYPES or re.search(r"[^\d ,)]", sizes):
+            self.refuse(
+                "type",
+                f"casting to {name or 'this type'} is not supported",
+                "Cast to a number, VARCHAR, BOOLEAN, DATE, TIMESTAMP, TIME or INTERVAL.",
+                at,
+            )
+
+    # Functions.
+
+    def _check_call(self, call: Call, over: Over) -> bool:
+        """Return whether the function may be used, after recording why not."""
+        name, at = call.name, span(call.node)
+        before = len(self.problems)
+        if name == "columns":
+            self.refuse_rows(at)
+        elif name in GROUPINGS and over == "records":
+            self.refuse("construct", "this construct is not supported (GROUPING)", "", at)
+        elif name in GROUPINGS or (over == "answers" and name in OUTER_AGGREGATES):
+            pass
+        elif name in PRIVATE:
+            self._check_aggregate(call, over)
+        elif name not in FUNCTIONS | SPECIAL:
+            self._refuse_function(name, at)
+        elif call.distinct or call.where is not None or call.orders:
+            self.refuse("function", f"{name} is not an aggregate", "", at)
+        if call.named or (call.nulls and over != "answers"):
+            self.refuse("function", f"named arguments of {name} are not supported", "", at)
+        return len(self.problems) == before
+
+    def _check_aggregate(self, call: Call, over: Over) -> None:
+        name, at = call.name, span(call.node)
+        shown = "COUNT(*)" if is_count_star(call) else name.upper()
+        within = canonical(name) in QUANTILES | {"mode"}
+        if over == "records":
+            self.refuse(
+                "misplaced-aggregate",
+                f"{shown} cannot stand in WHERE, GROUP BY, FILTER or another aggregate",
+                "Conditions on counts belong into HAVING.",
+                at,
+            )
+        elif call.distinct:
+            self.refuse(
+                "count-distinct",
+                f"{shown} of DISTINCT values is not supported: one record can change it "
+                "or not, depending on all others",
+                "Count the records of every value instead, as in "
+                f"{hints.counts(self.domain)}: every value that the domain allows is returned.",
+                at,
+            )
+        elif call.orders and not within:
+            self.refuse("function", f"the order of records does not change {name}", "", at)
+        elif not is_count_star(call) and any(isinstance(a, exp.Star) for a in call.arguments):
+            self.refuse("count-star", "only COUNT(*) takes a star", "Write COUNT(*).", at)
+        elif len(call.arguments) not in arguments(call):
+            self.refuse("function", f"{shown} does not take such arguments", "", at)
+        elif len(call.orders) > 1:
+            self.refuse("function", f"{name} is ordered by one value", "", at)
+
+    def _refuse_function(self, name: str, at: Span | None) -> None:
+        kind, stability = self._functions.get(name, ("", ""))
+        if name in _SINGLE:
+            self.refuse(
+                "min-max",
+                f"{self._source(name, at)} depends on a single record, so no noise can hide it",
+                self._instead(name, at),
+                at,
+            )
+        elif kind == "aggregate":
+            self.refuse(
+                "aggregate",
+                f"{self._source(name, at)} is not supported",
+                f"Values and their counts hold the answer, as in {hints.counts(self.domain)}.",
+                at,
+            )
+        elif kind in ("scalar", "macro") and stability not in ("", "CONSISTENT"):
+            self.refuse_nondeterministic(name, at)
+        elif kind == "window":
+            self.refuse_window(at)
+        elif kind in ("table", "table_macro"):
+            self.refuse("table-function", f"{name} is a table function", "", at)
+        elif kind:
+            self.refuse("function", f"the function {name} is not supported", "", at)
+        else:
+            known = _ELSEWHERE.get(name)
+            hint = f"In DuckDB it is {known}." if known else nearest(name, FUNCTIONS | PRIVATE)
+            self.refuse("unknown-function", f"there is no function {name!r}", hint, at)
+
+    def _instead(self, name: str, at: Span | None) -> str:
+        """Return what to ask for instead of an aggregate that a single record decides."""
+        call = self._source(name, at)
+        value = call.partition("(")[2].removesuffix(")") or "..."
+        bare = value.strip().removeprefix('"').removesuffix('"').replace('""', '"')
+        if bare in self.domain and self.domain.column(bare).type == "real":
+            return f"Bin it and look at the last bins: {hints.bins(self.domain, bare)}."
+        if name in ("min", "max") and bare in self.domain:
+            which, fraction = ("low", "0.01") if name == "min" else ("high", "0.99")
+            value = hints.shown_name(self.domain.column(bare).name)
+            return f"Ask for a {which} quantile: {hints.quantile(self.domain, value, fraction)}."
+        key = bare if bare in self.domain else None
+        return f"Ask for counts instead: {hints.counts(self.domain, key)}."
+
+    def _source(self, name: str, at: Span | None) -> str:
+        """Return a function call as the analyst wrote it, or its name if that is long."""
+        start, length = at or (0, 0)
+        text = self.statement.text[start : start + length]
+        return text if 0 < len(text) <= 40 and "\n" not in text else name.upper()
+
+    def refuse_nondeterministic(self, name: str, at: Span | None) -> None:
+        """Note that a function or word depends on more than its arguments."""
+        self.refuse(
+            "nondeterministic",
+            f"{name} does not give the same value every time",
+            "Write the value itself, for example DATE '2024-01-31'.",
+            at,
+        )
+
+
+def nearest(name: str, known: Iterable[str], shown: Callable[[str], str] = hints.shown_name) -> str:
+    """Return advice that names the known word nearest to ``name``; empty if none is near."""
+    by_fold = {candidate.casefold(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.casefold(), by_fold, n=1)
+    return f"Did you mean {shown(by_fold[close[0]])}?" if close else ""

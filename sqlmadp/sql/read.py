@@ -1,0 +1,412 @@
+"""Reading: a statement's text becomes sqlglot's tree, and DuckDB agrees that nothing was lost.
+
+    text -> tokens bounded -> sqlglot's tree -> written back -> DuckDB reads both texts alike
+
+DuckDB's own parser reads the statement first, so a mistake is told in its words; sqlglot then
+reads it with the grammar of ``grammar`` and writes it back.  If DuckDB's trees of the two texts
+are not the same tree, something was lost, and the statement is refused as *unfaithful* at the
+smallest expression that reads differently.  DuckDB's tree is only ever compared, never looked into,
+so a new version of it changes nothing here.
+
+A statement in another dialect is translated first (see ``dialects``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, ParseError
+
+from sqlmadp.errors import SqlError
+from sqlmadp.sql.dialects import DUCKDB, accepting, translated
+from sqlmadp.sql.grammar import BROKEN, GRAMMAR, Node
+from sqlmadp.sql.limits import Limits, advice
+from sqlmadp.sql.statements import Span, Statement, characters
+from sqlmadp.sql.tree import span, text
+
+_FRAMES = 60
+"""Frames of Python that sqlglot's parser, and walks over its trees, take per level of nesting."""
+
+_SAME = (
+    "regexp_replace(json_serialize_sql({}), "
+    # Places, and a spelling: LIKE ... ESCAPE is also the function that it stands for.  A quote
+    # inside a text of the statement has a backslash before it in JSON, so no text looks like this.
+    """'"(query_location(_length)?":[0-9]+|is_operator":(true|false)),?', '', 'g')"""
+)
+_SIDES = ("this", "expression")
+_PARENTHESES = frozenset({"(", "[", "{"})
+_PREFIXES = frozenset({"NOT", "-", "+", "~", "@", "CASE"})
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A statement as it was read."""
+
+    tree: Node
+    sql: str
+    """The same in DuckDB's SQL: the statement's own text, or its translation."""
+
+
+_recursion = threading.Lock()
+_deep: list[int] = []
+"""The recursion limits to go back to: one for each reading that is under way."""
+
+
+@contextmanager
+def deep_recursion(limits: Limits) -> Iterator[None]:
+    """Let Python nest calls as deep as statements may nest expressions."""
+    with _recursion:
+        _deep.append(sys.getrecursionlimit())
+        sys.setrecursionlimit(max(_deep[-1], 1000 + _FRAMES * limits.nesting))
+    try:
+        yield
+    finally:
+        with _recursion:
+            before = _deep.pop()
+            if not _deep:  # Nobody else is reading.
+                sys.setrecursionlimit(before)
+
+
+class Reader:
+    """Reads statements; DuckDB's parser is that of a locked connection."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, limits: Limits, types: Mapping[str, str]
+    ) -> None:
+        """Prepare; ``types`` are those of the declared columns, by their names in lower case."""
+        self._connection, self._limits, self._types = connection, limits, types
+
+    def read(self, statements: Iterable[Statement]) -> list[Reading | SqlError]:
+        """Return every statement as it was read, or why it cannot be."""
+        with deep_recursion(self._limits):
+            return self._read(list(statements))
+
+    def _read(self, statements: Sequence[Statement]) -> list[Reading | SqlError]:
+        found: dict[int, Reading | SqlError] = {}
+        texts: dict[int, str] = {}
+        for place, statement in enumerate(statements):
+            try:
+                self._require_few_tokens(statement)
+                texts[place] = translated(statement, self._limits, self._types)
+            except SqlError as error:
+                found[place] = error
+            except RecursionError:
+                found[place] = too_deep(statement, self._limits)
+        refused = self._refused(sorted(set(texts.values())))
+        trees: dict[int, Node] = {}
+        for place, sql in texts.items():
+            try:
+                if sql in refused:
+                    raise self._syntax_error(statements[place], refused[sql])
+                trees[place] = self._parsed(statements[place], sql)
+            except SqlError as error:
+                found[place] = error
+        written: dict[int, str] = {}
+        for place, tree in list(trees.items()):
+            try:
+                written[place] = text(tree)
+            except BROKEN:
+                found[place] = self._unreadable(statements[place], ParseError(""))
+                del trees[place]
+        lost = self._lost([(texts[place], sql) for place, sql in written.items()])
+        for place, tree in trees.items():
+            if (texts[place], written[place]) in lost:
+                found[place] = self._unfaithful(statements[place], tree, texts[place])
+            else:
+                found[place] = self._finished(statements[place], tree, texts[place])
+        return [found[place] for place in range(len(statements))]
+
+    # DuckDB's own reading.
+
+    def _require_few_tokens(self, statement: Statement) -> None:
+        """Refuse a text with too many tokens to be parsed in reasonable time."""
+        # Nearly all texts have fewer characters than that.
+        if len(statement.text) > self._limits.parts < len(duckdb.tokenize(statement.text)):
+            raise statement.refuse(
+                "too-large",
+                f"the statement has more than {self._limits.parts:,} parts",
+                hint=advice("parts"),
+                span=(0, 1),
+            )
+
+    def _refused(self, texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return DuckDB's reasons not to parse some of the texts, or not as one SELECT."""
+        rows = self._connection.execute(
+            "SELECT text, CASE WHEN tree.error THEN tree::VARCHAR ELSE '' END FROM ("
+            "SELECT text, json_serialize_sql(text) AS tree FROM ("
+            "SELECT unnest(?::VARCHAR[]) AS text)) WHERE tree.error "
+            "OR json_array_length(tree.statements) <> 1",
+            [list(texts)],
+        ).fetchall()
+        return {sql: json.loads(reason) if reason else {} for sql, reason in rows}
+
+    def _syntax_error(self, statement: Statement, reason: dict[str, Any]) -> SqlError:
+        if not reason:
+            return statement.refuse("syntax", "exactly one statement was expected here")
+        message = str(reason["error_message"])
+        if "expression depth" in message:
+            return too_deep(statement, self._limits)
+        if reason["error_type"] == "not implemented":
+            return _not_a_select(statement)
+        if statement.dialect != DUCKDB:
+            return statement.refuse(
+                "syntax", f"its translation cannot be read: {message}", hint="Write it for DuckDB."
+            )
+        place = place_of(reason)
+        other = accepting(statement.text)
+        hint = (
+            f"It reads as {other}: write '-- dialect: {other}' as the first line of the file, or "
+            f'dialect = "{other}" in the plan.'
+            if other
+            else ""
+        )
+        at = None if place is None else characters(statement.text, place)
+        return statement.refuse("syntax", message, hint=hint, span=at)
+
+    def _lost(self, pairs: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Return the pairs of texts that DuckDB does not read as the same tree."""
+        differ = [pair for pair in pairs if pair[0] != pair[1]]
+        rows = self._connection.execute(
+            "SELECT a, b FROM (SELECT unnest(?::VARCHAR[]) AS a, unnest(?::VARCHAR[]) AS b) "
+            f"WHERE {_SAME.format('a')} <> {_SAME.format('b')}",
+            [[a for a, _ in differ], [b for _, b in differ]],
+        ).fetchall()
+        return set(rows)
+
+    def _unfaithful(self, statement: Statement, tree: Node, sql: str) -> SqlError:
+        """Refuse what reads differently once it is written back, at its smallest expression."""
+        smallest: Node | None = None
+        for node in tree.walk():
+            place = span(node) if isinstance(node, exp.Condition) else None
+            if place is None:
+                continue
+            own = sql[place[0] : place[0] + place[1]]
+            with suppress(*BROKEN):
+                if self._lost([(f"SELECT {own}", f"SELECT {text(node)}")]):
+                    smallest = node  # The walk goes from the outside in.
+        return statement.refuse(
+            "unfaithful",
+            "this would not mean the same once it is taken apart",
+            hint="Put parentheses around its operands, or write it as a function call.",
+            span=span(smallest) if statement.dialect == DUCKDB else None,
+        )
+
+    # sqlglot's reading.
+
+    def _parsed(self, statement: Statement, sql: str) -> Node:
+        try:
+            tokens = GRAMMAR.tokenize(sql)
+        except BROKEN:
+            raise statement.refuse("syntax", "a text or a comment of it has no end") from None
+        deepest = nesting([token.text.upper() for token in tokens])
+        if deepest > self._limits.nesting:
+            raise too_deep(statement, self._limits)
+        try:
+            parsed = GRAMMAR.parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, sql)
+        except RecursionError:
+            raise too_deep(statement, self._limits) from None
+        except ParseError as error:
+            raise self._unreadable(statement, error) from None
+        except BROKEN:
+            raise self._unreadable(statement, ParseError("")) from None
+        tree = parsed[0] if len(parsed) == 1 else None
+        if isinstance(tree, exp.Values):
+            raise statement.refuse("no-table", "the statement does not read the private table")
+        if not isinstance(tree, exp.Query):
+            raise _not_a_select(statement)
+        if any(not node.args.get(side) for node in tree.find_all(exp.Binary) for side in _SIDES):
+            # DuckDB reads "/ 2" as an operator of one operand, which none has.
+            raise self._unreadable(statement, ParseError(""))
+        self._require_small(statement, tree)
+        return tree
+
+    def _unreadable(self, statement: Statement, error: ParseError) -> SqlError:
+        """Refuse what DuckDB reads and sqlglot does not."""
+        details = error.errors[0] if error.errors else {}
+        lines = statement.text.split("\n")
+        line, end = int(details.get("line") or 1), int(details.get("col") or 1)
+        length = len(str(details.get("highlight") or "x"))
+        start = sum(len(one) + 1 for one in lines[: line - 1]) + end - length
+        return statement.refuse(
+            "construct",
+            "this construct is not supported",
+            hint="Write it as a function call, or more plainly.",
+            span=(max(start, 0), length) if statement.dialect == DUCKDB else None,
+        )
+
+    def _require_small(self, statement: Statement, tree: Node) -> None:
+        depth, widest = _extent(tree)
+        if depth > self._limits.nesting:
+            raise too_deep(statement, self._limits)
+        if widest > self._limits.in_list:
+            raise statement.refuse(
+                "in-list",
+                f"a list of the statement has {widest:,} values or terms; "
+                f"at most {self._limits.in_list:,} are supported",
+                hint=f"Use ranges, or join a public table. {advice('in_list')}",
+            )
+
+    def _finished(self, statement: Statement, tree: Node, sql: str) -> Reading | SqlError:
+        """Return what was read in the plain form that all else works on."""
+        names = [f"${name}" for name in placeholders(tree)]
+        if names:
+            return statement.refuse(
+                "parameter",
+                f"no value is given for {', '.join(dict.fromkeys(names))}",
+                hint="Give values in the plan, under [analysts.NAME.parameters], or in Python.",
+            )
+        tree = plain(tree)
+        if statement.dialect != DUCKDB:
+            _place_leaves(tree, statement)
+        return Reading(tree, sql)
+
+
+def placeholders(tree: Node) -> list[str]:
+    """Return the names of the parameters of a statement; ``?`` are numbered."""
+    found = list(tree.find_all(exp.Placeholder, exp.Parameter, bfs=False))
+    names = [each.name for each in found]
+    return [str(n) if name in ("", "?") else name for n, name in enumerate(names, start=1)]
+
+
+def nesting(words: Iterable[str]) -> int:
+    """Return how deep parentheses and prefixes stand inside each other."""
+    depth = deepest = prefixes = 0
+    for word in words:
+        if word in _PREFIXES:
+            prefixes += 1
+        elif word in _PARENTHESES:
+            depth, prefixes = depth + 1, 0
+        elif word in (")", "]", "}"):
+            depth, prefixes = depth - 1, 0
+        elif word != "WHEN":
+            prefixes = 0
+        deepest = max(deepest, depth + prefixes)
+    return deepest
+
+
+def _extent(tree: Node) -> tuple[int, int]:
+    """Return how many expressions stand inside each other, and the longest list of them."""
+    deepest, widest, pending = 0, 0, [(tree, 0)]
+    while pending:
+        node, depth = pending.pop()
+        if isinstance(node, exp.Connector):
+            # A chain of ANDs or ORs is one list, however sqlglot nests it.
+            parts = list(node.flatten(unnest=False))
+            widest, deepest = max(widest, len(parts)), max(deepest, depth + 1)
+            pending.extend((part, depth + 1) for part in parts)
+            continue
+        plain_node = isinstance(node, (exp.Paren, exp.Subquery, exp.If))
+        depth += not plain_node and isinstance(node, (exp.Condition, exp.Query))
+        deepest = max(deepest, depth)
+        for value in node.args.values():
+            if isinstance(value, exp.Expr):
+                pending.append((value, depth))
+            elif isinstance(value, list):
+                widest = max(widest, len(value))
+                pending.extend((part, depth) for part in value if isinstance(part, exp.Expr))
+    return deepest, widest
+
+
+def plain(tree: Node) -> Node:
+    """Return a tree without parentheses, with chains of ANDs and ORs balanced, windows written out.
+
+    What is written from it has parentheses wherever they could matter.
+    """
+    tree.meta.pop("sql", None)
+    for node in list(tree.find_all(exp.Paren)):
+        if node is tree:
+            tree = node.this
+        node.replace(node.this)
+    kinds: tuple[type[exp.Connector], ...] = (exp.And, exp.Or)
+    for kind in kinds:
+        for chain in list(tree.find_all(kind)):
+            if not isinstance(chain.parent, kind):
+                parts = list(chain.flatten(unnest=False))
+                if len(parts) > 2:
+                    chain.replace(_balanced(kind, parts, chain))
+    for select in list(tree.find_all(exp.Select)):
+        _write_windows_out(select)
+    return tree
+
+
+def _balanced(kind: type[exp.Connector], parts: Sequence[Node], at: Node) -> Node:
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    halves = [_balanced(kind, half, at) for half in (parts[:middle], parts[middle:])]
+    made = kind(this=halves[0], expression=halves[1])
+    made.meta["start"], made.meta["end"] = at.meta.get("start", 0), at.meta.get("end", 0)
+    return made
+
+
+def _write_windows_out(select: exp.Select) -> None:
+    """Replace OVER w by what WINDOW w says; one that builds on another stays, and is refused."""
+    known = {window.name.casefold(): window for window in select.args.get("windows") or ()}
+    if any(window.args.get("alias") for window in known.values()):
+        return
+    for window in list(select.find_all(exp.Window)):
+        name = window.args.get("alias")
+        if name is None or window.find_ancestor(exp.Select) is not select:
+            continue
+        meant = known.get(name.name.casefold())
+        bare = not any(window.args.get(part) for part in ("partition_by", "order", "spec"))
+        if meant is not None and bare:
+            for part in ("partition_by", "order", "spec"):
+                value = meant.args.get(part)
+                copied = [v.copy() for v in value] if isinstance(value, list) else value
+                window.set(part, copied.copy() if isinstance(copied, exp.Expr) else copied)
+            window.set("alias", None)
+    if known:
+        select.set("windows", None)
+
+
+def _place_leaves(tree: Node, statement: Statement) -> None:
+    """Give what was translated its place in the analyst's own text, by its names and constants."""
+    for node in tree.walk():
+        for name in ("start", "end"):
+            node.meta.pop(name, None)
+    used: dict[str, int] = {}
+    for node in tree.find_all(exp.Identifier, exp.Literal, exp.Anonymous, bfs=False):
+        name = node.name
+        pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
+        found = pattern.search(statement.text, used.get(name.casefold(), 0)) or pattern.search(
+            statement.text
+        )
+        if name and found:
+            used[name.casefold()] = found.end()
+            node.meta["start"], node.meta["end"] = found.start(), found.end() - 1
+
+
+def _not_a_select(statement: Statement) -> SqlError:
+    return statement.refuse(
+        "not-a-select",
+        "only SELECT statements are answered",
+        hint="Ask for counts: SELECT COUNT(*) FROM ... WHERE ...",
+    )
+
+
+def too_deep(statement: Statement, limits: Limits) -> SqlError:
+    """Return the refusal of a statement that nests too deep."""
+    return statement.refuse(
+        "too-deep",
+        f"the statement nests expressions deeper than {limits.nesting} levels",
+        hint="Use IN for long lists of values, and AND or OR, which do not nest. "
+        + advice("nesting"),
+    )
+
+
+def place_of(details: dict[str, Any]) -> Span | None:
+    """Return the place that a message of DuckDB speaks of, in bytes."""
+    if "location" in details:
+        start, length = json.loads(details["location"])
+        return int(start), int(length)
+    return (int(details["position"]), 1) if "position" in details else None

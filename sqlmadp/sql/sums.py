@@ -1,0 +1,113 @@
+"""Sums over groups as rows over vertices, without the product of wide columns.
+
+What an aggregate adds up is a sum of products of functions of one column each (see `products`), so
+that only single columns are ever evaluated value by value.  Each column then has few vertices (see
+`table.partition`): the groups that keys and conditions tell apart, and in each the two ends of what
+is summed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from scipy import sparse
+
+from sqlmadp.schema.marginal import row_major_strides
+from sqlmadp.sql.factor import Factor, TooManyCellsError
+from sqlmadp.sql.groups import OUT, Groups, tied
+from sqlmadp.sql.products import Term
+from sqlmadp.table.partition import Floats, Integers, Partition
+from sqlmadp.table.rows import Rows
+
+COUNT = (Term(1.0, {}),)
+"""What COUNT(*) adds up."""
+
+
+def sum_rows(
+    groups: Groups, masks: Sequence[Factor], terms: Sequence[Term], sizes: Mapping[str, int]
+) -> Rows:
+    """Return one row per group: what a record adds to it, where all masks hold.
+
+    ``sizes``: the number of cells of every column that a term uses.
+    """
+    tables = tied(groups, masks)
+    empty = Rows((), (), 0, sparse.csr_array((groups.size, 1), dtype=np.float64))
+    if groups.size == 0 or any((table.values == OUT).all() for table in tables):
+        return empty
+    labels = {
+        name: partition.labels
+        for table in tables
+        for name, partition in zip(table.columns, table.partitions, strict=True)
+    }
+    columns: dict[str, _Column] = {}
+    for name in sorted({*labels, *(name for term in terms for name in term.functions)}):
+        functions = [term.functions[name] for term in terms if name in term.functions]
+        cells = labels.get(name, np.zeros(sizes[name] if functions else 0, dtype=np.int64))
+        columns[name] = _Column.of(cells, functions)
+    scope = tuple(columns)
+    shape = [columns[name].part.size for name in scope]
+    if math.prod(shape) > groups.limits.block_cells:
+        raise TooManyCellsError(scope, math.prod(shape), groups.limits.block_cells, "block_cells")
+    numbers, vertices = _combinations(tables, columns)
+    added = np.zeros(len(vertices))
+    places = dict(zip(scope, np.unravel_index(vertices, shape), strict=True)) if scope else {}
+    for term in terms:
+        product = np.full(len(vertices), term.coefficient)
+        for name, vector in term.functions.items():
+            product *= columns[name].coefficients(vector)[places[name]]
+        added += product
+    matrix = sparse.csr_array(
+        (added, (groups.rank[numbers], vertices)), shape=(groups.size, math.prod(shape))
+    )
+    return Rows.of(scope, [columns[name].part for name in scope], matrix).simplified()
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """The vertices of one column, and the group of each that keys and conditions tell apart."""
+
+    part: Partition
+    group: Integers
+    """By vertex."""
+
+    @classmethod
+    def of(cls, labels: Integers, functions: Sequence[Floats]) -> _Column:
+        part = Partition.flat(labels)
+        if functions:
+            part = Partition.of_functions(np.array(functions), labels)
+        pieces = np.repeat(np.arange(len(part.degrees)), part.degrees + 1)
+        return cls(part, labels[part.first_values[pieces]])
+
+    def coefficients(self, vector: Floats) -> Floats:
+        """Return a function of the cells as coefficients of the vertices."""
+        return np.asarray(vector @ self.part.evaluation)
+
+
+def _combinations(
+    tables: Sequence[Factor], columns: Mapping[str, _Column]
+) -> tuple[Integers, Integers]:
+    """Return the number of the group, and the vertex, of everything that is counted."""
+    scope = tuple(columns)
+    shape = [columns[name].part.size for name in scope]
+    strides = dict(zip(scope, row_major_strides(shape), strict=True))
+    numbers = vertices = np.zeros(1, dtype=np.int64)
+    used = {name for table in tables for name in table.columns}
+    for name in scope:
+        if name not in used:
+            steps = np.arange(columns[name].part.size) * strides[name]
+            numbers = np.repeat(numbers, len(steps))
+            vertices = np.add.outer(vertices, steps).reshape(-1)
+    for table in tables:
+        values = table.values
+        for axis, name in enumerate(table.columns):
+            values = values.take(columns[name].group, axis=axis)
+        places = (np.arange(columns[name].part.size) * strides[name] for name in table.columns)
+        offsets = reduce(np.add.outer, places, np.zeros((), dtype=np.int64))
+        inside = values != OUT
+        numbers = np.add.outer(numbers, values[inside]).reshape(-1)
+        vertices = np.add.outer(vertices, offsets[inside]).reshape(-1)
+    return numbers, vertices

@@ -1,0 +1,346 @@
+"""Partitions: the few vertices that stand for all values of one column.
+
+A record's value enters every query through one vector, its column of the workload matrix.  Values
+with equal vectors are merged.  Values whose vectors lie on a segment, as those of ``v`` do under
+``SUM(v)`` and ``COUNT(*)``, are convex combinations of its two ends; values on a parabola
+(``SUM(v * v)`` besides) are convex combinations of its three Bernstein control points.  What is
+left are *vertices*.  Nothing is lost: a strategy over vertices extends to all values by the same
+convex combinations, which keeps what it answers and its sensitivity; and restricting a strategy to
+the vertices can only lower its sensitivity.
+
+A *piece* is a set of values that share their vertices.  Its degree is 0 (one vertex), 1 (a segment,
+two) or 2 (a parabola, three).  A value lies ``t = steps / unit`` of the way along its piece, both
+whole numbers, and its weights on the piece's vertices are the Bernstein polynomials
+
+    degree 0:  1        degree 1:  1 - t, t        degree 2:  (1 - t)^2, 2 t (1 - t), t^2
+
+which are not negative and sum to 1.  All pieces of a partition share one ``unit``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+FINEST_UNIT = 1024
+"""Stretch the longest piece by at most this factor to give all pieces one unit.  A piece whose
+length does not divide the unit then seems longer than it is by at most one part in 1,024."""
+
+ROUNDING = 1e-13
+"""Take a coefficient of a function of length about 1 to be zero below this."""
+
+DECIMALS = (1.0, 0.1, 0.01, 0.001, 1e-4, 1e-5, 1e-6)
+"""Units in which numbers are looked at as whole ones, before their own smallest difference is."""
+
+FEW_VALUES = (2, 8)
+"""A function of at most this many values tells values apart instead of lying on a line; whichever
+of the two bounds leaves fewer vertices is taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """The vertices of one column, and where every value lies between them."""
+
+    pieces: Integers
+    """The piece of every value; pieces are numbered by their first value."""
+    steps: Integers
+    """How far along its piece every value lies, from 0 to ``unit``; 0 where the degree is 0."""
+    degrees: Integers
+    """The degree of every piece: one vertex less than it has."""
+    unit: int = 1
+    """Steps from one end of a piece to the other."""
+
+    @classmethod
+    def flat(cls, labels: NDArray[np.integer]) -> Partition:
+        """Return the partition that merges values of equal label and has no longer pieces."""
+        pieces = _renumbered(labels)
+        count = int(pieces.max(initial=-1)) + 1
+        return cls(pieces, np.zeros(len(pieces), np.int64), np.zeros(count, np.int64))
+
+    @classmethod
+    def finest(cls, values: int) -> Partition:
+        """Return the partition in which every value is a vertex."""
+        return cls(np.arange(values), np.zeros(values, np.int64), np.zeros(values, np.int64))
+
+    @classmethod
+    def of_functions(cls, rows: Floats, labels: Integers | None = None) -> Partition:
+        """Return the coarsest partition over whose vertices every row is known.
+
+        Values of different labels, if there are any, are in different pieces.
+
+        Rows of few different numbers (predicates, small cases) tell values apart; segments and
+        parabolas are looked for among values that these do not.
+        """
+        rows = np.asarray(rows, dtype=np.float64)
+        counts = np.array([len(np.unique(row)) for row in rows], dtype=np.int64)
+        found = []
+        given = np.zeros(rows.shape[1], dtype=np.int64) if labels is None else labels
+        for most in FEW_VALUES:
+            apart = distinct_columns(np.vstack([given, rows[counts <= most]]), rows.shape[1])
+            found.append(_assembled(apart, rows[counts > most]))
+            if not (counts > most).any():
+                break
+        return min(found, key=lambda part: part.size)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of vertices."""
+        return len(self.degrees) + int(self.degrees.sum())
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether every piece is a single vertex."""
+        return not self.degrees.any()
+
+    @cached_property
+    def degree(self) -> int:
+        """The largest degree of a piece."""
+        return int(self.degrees.max(initial=0))
+
+    @cached_property
+    def first_vertices(self) -> Integers:
+        """The first vertex of every piece."""
+        return np.concatenate([[0], np.cumsum(self.degrees + 1)[:-1]]).astype(np.int64)
+
+    @cached_property
+    def key(self) -> bytes:
+        """A digest that is equal just for equal partitions."""
+        digest = hashlib.sha256(self.unit.to_bytes(16, "big"))
+        for part in (self.pieces, self.steps, self.degrees):
+            digest.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
+        return digest.digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Partition) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @cached_property
+    def functions(self) -> sparse.csr_array:
+        """One row per vertex, one column per value: not negative, every column sums to 1."""
+        return self.numerators.astype(np.float64) / float(self.denominator)
+
+    @property
+    def denominator(self) -> int:
+        """The whole number that makes all weights whole: ``unit ** degree``."""
+        return int(self.unit**self.degree)
+
+    @cached_property
+    def numerators(self) -> sparse.csr_array:
+        """The functions times ``denominator``, in whole numbers."""
+        values = np.arange(len(self.pieces))
+        degrees, firsts = self.degrees[self.pieces], self.first_vertices[self.pieces]
+        rows, columns, data = [], [], []
+        for degree in range(self.degree + 1):
+            here = values[degrees == degree]
+            steps, rest = self.steps[here], self.unit - self.steps[here]
+            scale = self.unit ** (self.degree - degree)
+            for place in range(degree + 1):
+                bernstein = math.comb(degree, place) * steps**place * rest ** (degree - place)
+                rows.append(firsts[here] + place)
+                columns.append(here)
+                data.append(bernstein * scale)
+        entries = (np.concatenate(data), (np.concatenate(rows), np.concatenate(columns)))
+        found = sparse.csr_array(entries, shape=(self.size, len(values)), dtype=np.int64)
+        found.eliminate_zeros()
+        return found
+
+    @cached_property
+    def evaluation(self) -> sparse.csr_array:
+        """The matrix from values of a function to its coefficients: one column per vertex.
+
+        The function must be known over the vertices: a polynomial of a piece's degree along every
+        piece.
+        """
+        flat = np.flatnonzero(self.degrees == 0)
+        rows, columns = [self.first_values[flat]], [self.first_vertices[flat]]
+        data = [np.ones(len(flat))]
+        for piece in np.flatnonzero(self.degrees):
+            nodes, degree = self._nodes(int(piece)), int(self.degrees[piece])
+            inverse = np.linalg.inv(bernstein_basis(self.steps[nodes] / self.unit, degree))
+            vertices = self.first_vertices[piece] + np.arange(degree + 1)
+            rows.append(np.tile(nodes, degree + 1))
+            columns.append(np.repeat(vertices, degree + 1))
+            data.append(np.asarray(inverse, dtype=np.float64).reshape(-1))
+        entries = (np.concatenate(data), (np.concatenate(rows), np.concatenate(columns)))
+        return sparse.csr_array(entries, shape=(len(self.pieces), self.size))
+
+    @cached_property
+    def first_values(self) -> Integers:
+        """The first value of every piece."""
+        return np.unique(self.pieces, return_index=True)[1].astype(np.int64)
+
+    def _nodes(self, piece: int) -> Integers:
+        """Return as many values of a piece as it has vertices, far apart."""
+        members = np.flatnonzero(self.pieces == piece)
+        steps = self.steps[members]
+        low, high = int(np.argmin(steps)), int(np.argmax(steps))
+        if self.degrees[piece] == 1:
+            return members[[low, high]]
+        middle = int(np.argmin(np.abs(2 * steps - steps[low] - steps[high])))
+        return members[[low, middle, high]]
+
+    def over(self, finer: Partition) -> sparse.csr_array:
+        """Return this partition's functions as coefficients of a finer partition's vertices.
+
+        One row per vertex here, one column per vertex there.
+        """
+        if self == finer:
+            return sparse.eye_array(self.size, format="csr")
+        found = sparse.csr_array(self.functions @ finer.evaluation)
+        found.data[np.abs(found.data) < ROUNDING] = 0
+        found.eliminate_zeros()
+        return found
+
+    def restricted(self, labels: Integers) -> Partition:
+        """Return the partition of values that are known by ``labels``, the values of this one."""
+        firsts = np.full(len(self.degrees), len(labels), dtype=np.int64)
+        np.minimum.at(firsts, self.pieces[labels], np.arange(len(labels)))
+        order = np.argsort(firsts, kind="stable")
+        number = np.empty_like(order)
+        number[order] = np.arange(len(order))
+        return Partition(
+            number[self.pieces[labels]], self.steps[labels], self.degrees[order], self.unit
+        )
+
+
+def common(parts: Sequence[Partition]) -> Partition:
+    """Return the coarsest partition over whose vertices the functions of all parts are known."""
+    distinct = list({part.key: part for part in parts}.values())
+    if len(distinct) == 1:
+        return distinct[0]
+    labels = distinct[0].pieces
+    for part in distinct[1:]:
+        labels = _renumbered(labels * (int(part.pieces.max(initial=0)) + 1) + part.pieces)
+    curved = [part for part in distinct if not part.is_flat]
+    if not curved:
+        return Partition.flat(labels)
+    places = np.array([part.steps / part.unit for part in curved])
+    return _assembled(labels, np.vstack([places, places[[p.degree > 1 for p in curved]] ** 2]))
+
+
+def bernstein_basis(places: Floats, degree: int) -> Floats:
+    """Return the Bernstein polynomials of one degree at some places, one row per place."""
+    t = np.asarray(places, dtype=np.float64)[:, None]
+    k = np.arange(degree + 1)
+    binomials = np.array([math.comb(degree, int(each)) for each in k], dtype=np.float64)
+    return np.asarray(binomials * t**k * (1 - t) ** (degree - k))
+
+
+def distinct_columns(rows: NDArray[np.floating], columns: int) -> Integers:
+    """Return a number for every column of a matrix, equal just for equal columns."""
+    if not len(rows):
+        return np.zeros(columns, dtype=np.int64)
+    labels = np.zeros(columns, dtype=np.int64)
+    for row in rows:  # Numbered anew after every row, so that the numbers never overflow.
+        _, values = np.unique(row, return_inverse=True)
+        labels = _renumbered(labels * (int(values.max()) + 1) + values.reshape(-1))
+    return labels
+
+
+def _renumbered(labels: NDArray[np.integer]) -> Integers:
+    """Return labels numbered by their first place."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
+    return np.asarray(rank[inverse.reshape(-1)], dtype=np.int64)
+
+
+Line = tuple[Integers, int]
+"""Whole steps along a line, from 0, and the degree of what is a polynomial of them."""
+
+
+def _assembled(labels: Integers, rows: Floats) -> Partition:
+    """Cut values of equal label into pieces along which all ``rows`` are polynomials."""
+    pieces = labels.copy()
+    steps = np.zeros(len(labels), dtype=np.int64)
+    lengths: list[tuple[NDArray[np.int64], int, int]] = []
+    count = int(labels.max(initial=-1)) + 1
+    if len(rows):
+        order = np.argsort(labels, kind="stable")
+        bounds = np.searchsorted(labels[order], np.arange(count + 1))
+        for piece in range(count):
+            members = order[bounds[piece] : bounds[piece + 1]]
+            if len(members) == 1:
+                continue
+            part = rows[:, members]
+            found = _line(part)
+            if found is not None:
+                rise, degree = found
+                lengths.append((members, int(rise.max()), degree))
+                steps[members] = rise
+            else:
+                own = distinct_columns(part, len(members))
+                pieces[members] = np.where(own == 0, piece, count + own - 1)
+                count += int(own.max())
+    number = _renumbered(pieces)
+    unit, found_degrees = 1, np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
+    if lengths:
+        unit = _common_unit([length for _, length, _ in lengths])
+        for members, length, degree in lengths:
+            steps[members] *= unit // length
+            found_degrees[number[members[0]]] = degree
+    return Partition(number, steps, found_degrees, unit)
+
+
+def _common_unit(lengths: Sequence[int]) -> int:
+    """Return a number of steps that all lengths divide, or nearly where that would be too many."""
+    longest = max(lengths)
+    least = math.lcm(*set(lengths))
+    return least if least <= FINEST_UNIT * longest else FINEST_UNIT * longest
+
+
+def _oriented(rise: Integers) -> Integers:
+    """Return steps that start at 0 in lowest terms, from the first value towards the last."""
+    rise = rise - rise.min()
+    rise //= int(np.gcd.reduce(rise))
+    return rise if rise[0] <= rise[-1] else rise.max() - rise
+
+
+def _line(rows: Floats) -> Line | None:
+    """Return whole steps of which all rows are polynomials of degree 1 or 2; None without them."""
+    spread = np.ptp(rows, axis=1)
+    rows = rows[spread > 0]
+    if not len(rows):
+        return None
+    places = np.arange(rows.shape[1], dtype=np.float64)
+    widest = rows[np.argmax(np.ptp(rows, axis=1))]
+    for degree, leads in ((1, [widest]), (2, [places, *rows, *_roots(rows)])):
+        for lead in leads:
+            rise = _whole_steps(lead)
+            if rise is None or len(np.unique(rise)) <= degree + 1:
+                continue
+            basis = np.linalg.qr(np.vander(rise / rise.max(), degree + 1))[0]
+            left = rows - (rows @ basis) @ basis.T
+            if np.abs(left).max() <= 1e-10 * np.abs(rows).max():
+                return _oriented(rise), degree
+    return None
+
+
+def _roots(rows: Floats) -> Floats:
+    return np.asarray(np.sqrt(rows - rows.min(axis=1, keepdims=True)))
+
+
+def _whole_steps(lead: Floats) -> Integers | None:
+    """Return numbers as whole steps from the smallest, if all of them are that; None otherwise."""
+    away = lead - lead.min()
+    gaps = np.diff(np.unique(away))
+    gaps = gaps[gaps > 1e-12 * away.max()]
+    if not len(gaps):
+        return None
+    for unit in (*DECIMALS, float(gaps.min())):
+        whole = np.rint(away / unit)
+        if whole.max() <= 2**40 and np.abs(away / unit - whole).max() <= 1e-6:
+            return np.asarray(whole.astype(np.int64))
+    return None
