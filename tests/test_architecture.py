@@ -24,7 +24,7 @@ STAGES = {
     "strategy": {"errors", "schema", "sql", "workload"},
     "mechanism": {"errors", "schema", "sql", "workload", "strategy"},
     "private": {"errors", "schema", "table"},
-    "answer": {"errors", "schema", "sql", "workload", "strategy", "mechanism", "private"},
+    "answer": {"errors", "schema", "sql", "table", "workload", "strategy", "mechanism", "private"},
 }
 
 WHOLE_PATH = (
