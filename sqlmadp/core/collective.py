@@ -87,6 +87,7 @@ class Collective:
         *,
         columns: Mapping[str, int] | None = None,
         importance: Sequence[float] | None = None,
+        units: Sequence[float] | None = None,
         capped: Sequence[Capped] | None = None,
         selector: Selector = selected,
     ) -> None:
@@ -94,11 +95,14 @@ class Collective:
 
         ``columns``: the number of values of every declared column; those in use if not given.
         ``importance``: what each analyst's error counts for where errors are added up; 1 if not
-        given.  ``capped``: parts of each analyst's workload with caps for the own selection.
+        given.  ``units``: what an error of 1 is for each analyst, where errors are relative to
+        what the analyst would have otherwise; None if errors are variances.  ``capped``: parts of
+        each analyst's workload with caps for the own selection.
         """
         self.workloads = [tuple(sorted(w, key=_by_content)) for w in workloads]
         self.shares = list(shares)
         self.importance = np.ones(len(shares)) if importance is None else np.array(importance)
+        self.units = None if units is None else np.array(units)
         self.capped = [Capped()] * len(shares) if capped is None else list(capped)
         self._columns = columns
         self._selector = selector
@@ -118,6 +122,7 @@ class Collective:
             [self.shares[m] for m in members],
             columns=self.columns,
             importance=[float(self.importance[m]) for m in members],
+            units=None if self.units is None else [float(self.units[m]) for m in members],
             capped=[self.capped[m] for m in members],
             selector=self._selector,
         )
