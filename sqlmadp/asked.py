@@ -10,7 +10,7 @@ files and the analysts, since the same question under another name is the same q
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,7 +20,8 @@ import msgspec
 
 from sqlmadp.analysts import Analyst
 from sqlmadp.core.collective import Capped, Collective
-from sqlmadp.core.mechanism import MECHANISMS
+from sqlmadp.core.mechanism import MECHANISMS, mechanism
+from sqlmadp.core.mechanism.fairness import Outcome
 from sqlmadp.core.questions import Question, Workload
 from sqlmadp.declared import domain_of
 from sqlmadp.errors import Problem, SqlError
@@ -168,6 +169,22 @@ class Asked:
                 for each in self.workloads
             ],
         )
+
+    @cached_property
+    def _outcomes(self) -> dict[str, Outcome]:
+        return {}
+
+    def outcome(
+        self, name: str | None = None, progress: Callable[[int, int], None] = lambda *_: None
+    ) -> Outcome:
+        """What the plan's mechanism, or another one, would give everyone; worked out once."""
+        name = name or self.plan.mechanism
+        if name not in self._outcomes:
+            chosen = mechanism(name)
+            self._outcomes[name] = Outcome(
+                chosen, self.collective, self.epsilon_per_record, progress
+            )
+        return self._outcomes[name]
 
     @property
     def notes(self) -> tuple[Problem, ...]:

@@ -175,7 +175,7 @@ class Plan:
 
     def preview(self, *mechanisms: str, progress: Progress = lambda _: None) -> Previews:
         """Return what the plan's mechanism, or those named, would give everyone; reads no data."""
-        from sqlmadp.outlook import preview_plan  # noqa: PLC0415
+        from sqlmadp.preview import preview_plan  # noqa: PLC0415
 
         return preview_plan(self, mechanisms or (self.mechanism,), progress)
 
