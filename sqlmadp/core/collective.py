@@ -88,6 +88,7 @@ class Collective:
         *,
         columns: Mapping[str, int] | None = None,
         importance: Sequence[float] | None = None,
+        units: Sequence[float] | None = None,
         capped: Sequence[Capped] | None = None,
         selector: Selector = selected,
         known: Sequence[Rows] = (),
@@ -97,13 +98,16 @@ class Collective:
 
         ``columns``: the number of values of every declared column; those in use if not given.
         ``importance``: what each analyst's error counts for where errors are added up; 1 if not
-        given.  ``capped``: parts of each analyst's workload with caps for the own selection.
+        given.  ``units``: what an error of 1 is for each analyst, where errors are relative to
+        what the analyst would have otherwise; None if errors are variances.  ``capped``: parts of
+        each analyst's workload with caps for the own selection.
         ``known``: rows that everyone reads besides, measured before, with noise of variance 1 in
         the units of the errors.  ``cache``: strategies on disk, used and added to.
         """
         self.workloads = [tuple(sorted(w, key=_by_content)) for w in workloads]
         self.shares = list(shares)
         self.importance = np.ones(len(shares)) if importance is None else np.array(importance)
+        self.units = None if units is None else np.array(units)
         self.capped = [Capped()] * len(shares) if capped is None else list(capped)
         self._columns = columns
         self.known = tuple(known)
@@ -131,6 +135,7 @@ class Collective:
             [self.shares[m] for m in members] if shares is None else shares,
             columns=self.columns,
             importance=[float(self.importance[m]) for m in members],
+            units=None if self.units is None else [float(self.units[m]) for m in members],
             capped=[self.capped[m] for m in members],
             selector=self._selector,
             known=self.known if known is None else known,
