@@ -53,7 +53,7 @@ from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import Statement, split
 from sqlmadp.staging import held
 from sqlmadp.strategy.cache import StrategyCache, default_directory
-from sqlmadp.table.old_blocks import as_blocks
+from sqlmadp.table.old_blocks import as_blocks, as_rows
 
 Progress = Callable[[str], None]
 """Told the name of each stage as it begins."""
@@ -269,7 +269,7 @@ def release(
 
             progress("measuring")
             measurement = measure(
-                ready.strategy.blocks,
+                [*map(as_rows, ready.strategy.blocks)],
                 source=plan.table,
                 domain=asked.domain,
                 ledger=ledger,

@@ -54,7 +54,7 @@ from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.statements import Statement
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.strategy.parallel import select_all
-from sqlmadp.table.old_blocks import as_blocks
+from sqlmadp.table.old_blocks import as_blocks, as_rows
 
 DRAWS = 2
 """Simulated releases from a made-up one: errors are made once more, and nobody reads them."""
@@ -183,7 +183,7 @@ def made_up(
     asked: Asked, strategy: JointStrategy, epsilon: Fraction, metadata: Mapping[str, object]
 ) -> Measurement:
     """Return a measurement of a strategy without any data: all of its values are 0."""
-    calibrated = calibrate(strategy.blocks, domain=asked.domain, epsilon=epsilon)
+    calibrated = calibrate([*map(as_rows, strategy.blocks)], domain=asked.domain, epsilon=epsilon)
     return Measurement(
         release=asked.release_id,
         blocks=calibrated.blocks,
