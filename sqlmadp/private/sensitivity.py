@@ -104,7 +104,9 @@ def joint_vertices(parts: Sequence[Partition]) -> dict[Partition, Table] | None:
     labels = np.stack([part.pieces for part in parts])
     _, first, joint = np.unique(labels, axis=1, return_index=True, return_inverse=True)
     joint = joint.reshape(-1)
-    starts, widths, leaders = [], [], []
+    starts: list[Table] = []
+    widths: list[Table] = []
+    leaders: list[Table] = []
     for number, part in enumerate(parts):
         pieces = part.pieces[first]
         low, high = np.full(len(first), part.unit), np.zeros(len(first), dtype=np.int64)
