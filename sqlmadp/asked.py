@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from sqlmadp.analysts import Analyst
+from sqlmadp.core.cache import StrategyCache, default_directory
 from sqlmadp.core.collective import Capped, Collective
 from sqlmadp.core.mechanism import MECHANISMS, mechanism
 from sqlmadp.core.mechanism.fairness import Outcome
@@ -168,6 +169,7 @@ class Asked:
                 Capped() if each.caps is None else Capped(each.parts, tuple(each.caps.tolist()))
                 for each in self.workloads
             ],
+            cache=StrategyCache(default_directory()),
         )
 
     @cached_property

@@ -148,7 +148,7 @@ class Certificate:
             listed = ", ".join(map(str, self.skipped))
             parts.append(f"refused and left out, charged to nobody: {listed}")
         meaning = [self.error_meaning] if self.error_meaning else []
-        return [*parts, *self._one_by_one(), self._beside(), self.promise, *meaning]
+        return [*parts, *self.one_by_one, self._beside(), self.promise, *meaning]
 
     @property
     def sharing_ratio(self) -> float:
@@ -182,7 +182,8 @@ class Certificate:
             text += "found without any guarantee"
         return text
 
-    def _one_by_one(self) -> list[str]:
+    @property
+    def one_by_one(self) -> list[str]:
         """Compare with asking statement by statement, if that is what errors are relative to."""
         factors = [s.factor for each in self.analysts.values() for s in each.statements if s.factor]
         if not factors:
