@@ -1,10 +1,10 @@
 """What was asked: a plan with its schema read and every statement bound.  Reads no data.
 
 A release is identified by the hash of what was asked: the domain, the questions with their
-weights and shares, epsilon, the mechanism and how errors are measured.  The strategy is not part of it, since another machine may
-select another one; nor is anything that runs over released answers (names of columns,
-HAVING, ORDER BY, LIMIT), since that is free to change; nor are the names of the plan, its
-files and the analysts, since the same question under another name is the same question.
+weights and shares, epsilon, the mechanism and how errors are measured.  The strategy is not part
+of it, since another machine may select another one; nor is anything that runs over released answers
+(names of columns, HAVING, ORDER BY, LIMIT), since that is free to change; nor are the names of the
+plan, its files and the analysts, since the same question under another name is the same question.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class Asked:
     def outcome(
         self, name: str | None = None, progress: Callable[[int, int], None] = lambda *_: None
     ) -> Outcome:
-        """What the plan's mechanism, or another one, would give everyone; worked out once."""
+        """Return what the plan's mechanism, or another one, would give everyone; worked out once."""
         name = name or self.plan.mechanism
         if name not in self._outcomes:
             chosen = mechanism(name)

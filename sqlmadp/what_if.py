@@ -19,9 +19,9 @@ from pathlib import Path
 
 from sqlmadp.analysts import Analyst
 from sqlmadp.asked import Asked
+from sqlmadp.certificate import Certificate
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.plan import Plan
-from sqlmadp.certificate import Certificate
 from sqlmadp.preview import Previews
 
 DIGITS = 6

@@ -35,7 +35,7 @@ SKIP_REFUSED = click.option(
 )
 
 
-class MechanismName(click.ParamType):
+class MechanismName(click.ParamType[str]):
     """The name of a mechanism; they are loaded only to look one up, since that is slow."""
 
     name = "mechanism"

@@ -49,10 +49,9 @@ def report(
     a preview, afterwards it has the rows. The page needs no network and no other file. Reads no
     record and spends nothing.
     """
+    from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415
     from sqlmadp.progress import stages  # noqa: PLC0415
     from sqlmadp.report import write_report  # noqa: PLC0415
-
-    from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415
 
     opened = Plan.open(path)
     mechanisms = tuple(MECHANISMS) if compare else mechanisms
