@@ -87,20 +87,28 @@ class Collective:
         *,
         columns: Mapping[str, int] | None = None,
         importance: Sequence[float] | None = None,
+        units: Sequence[float] | None = None,
         capped: Sequence[Capped] | None = None,
         selector: Selector = selected,
+        known: Sequence[Rows] = (),
     ) -> None:
         """Keep workloads and shares; the shares need not sum to 1.
 
         ``columns``: the number of values of every declared column; those in use if not given.
         ``importance``: what each analyst's error counts for where errors are added up; 1 if not
-        given.  ``capped``: parts of each analyst's workload with caps for the own selection.
+        given.  ``units``: what an error of 1 is for each analyst, where errors are relative to
+        what the analyst would have otherwise; None if errors are variances.  ``capped``: parts of
+        each analyst's workload with caps for the own selection.
+        ``known``: rows that everyone reads besides, measured before, with noise of variance 1 in
+        the units of the errors.
         """
         self.workloads = [tuple(sorted(w, key=_by_content)) for w in workloads]
         self.shares = list(shares)
         self.importance = np.ones(len(shares)) if importance is None else np.array(importance)
+        self.units = None if units is None else np.array(units)
         self.capped = [Capped()] * len(shares) if capped is None else list(capped)
         self._columns = columns
+        self.known = tuple(known)
         self._selector = selector
         self._selected: dict[bytes, Strategy] = {}
         self.memory: dict[object, object] = {}
@@ -111,15 +119,23 @@ class Collective:
     def __len__(self) -> int:
         return len(self.workloads)
 
-    def of(self, members: Sequence[int]) -> Collective:
-        """Return some of the analysts, in the order given."""
+    def of(
+        self,
+        members: Sequence[int],
+        *,
+        shares: Sequence[Fraction] | None = None,
+        known: Sequence[Rows] | None = None,
+    ) -> Collective:
+        """Return some of the analysts, in the order given; with other shares or known rows."""
         found = Collective(
             [self.workloads[m] for m in members],
-            [self.shares[m] for m in members],
+            [self.shares[m] for m in members] if shares is None else shares,
             columns=self.columns,
             importance=[float(self.importance[m]) for m in members],
+            units=None if self.units is None else [float(self.units[m]) for m in members],
             capped=[self.capped[m] for m in members],
             selector=self._selector,
+            known=self.known if known is None else known,
         )
         found._selected = self._selected
         found.memory = self.memory
@@ -241,17 +257,32 @@ class Collective:
     def read_by_all(
         self, blocks: Sequence[Rows], total: int, errors: Floats | None = None
     ) -> Joint:
-        """Return a strategy that everyone reads all of, with its errors if they are not known."""
+        """Return a strategy that everyone reads all of; errors are worked out unless given."""
         if errors is None:
-            errors = float(total / self.whole) ** 2 * solution_of(blocks).errors(self.workloads)
+            errors = self.errors(blocks, total)
         reads = (tuple(range(len(blocks))),) * len(self)
         return lowest_terms(blocks, total, reads, errors)
+
+    def errors(self, blocks: Sequence[Rows], total: int) -> Floats:
+        """Return everyone's error from all of a strategy and from what is known.
+
+        ``trace(W (K + (s / t)^2 A^T A)^- W^T)``, K the Gram matrix of the known rows.
+        """
+        firsts, numbers = self.distinct
+        asked = [self.workloads[n] for n in firsts]
+        scale = float(self.whole / total)
+        if self.known:
+            scaled = [block.times(scale) for block in blocks]
+            return solution_of([*self.known, *scaled]).errors(asked)[numbers]
+        return (solution_of(blocks).errors(asked) / scale**2)[numbers]
 
     @cached_property
     def poured(self) -> Joint:
         """Everyone's own strategies poured into buckets."""
         blocks = pour(self.strategies, self.factors)
         total = sum(f * s.total for f, s in zip(self.factors, self.strategies, strict=True))
+        if self.known:
+            return self.read_by_all(blocks, total)
         errors = self._poured_errors(blocks, total, range(len(self)))
         return self.read_by_all(blocks, total, errors)
 

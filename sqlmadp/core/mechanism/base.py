@@ -39,6 +39,8 @@ class Mechanism(ABC):
     """What it promises whoever takes part, in words."""
     ordered: ClassVar[bool] = False
     """Whether the order in which analysts are listed matters."""
+    separate: ClassVar[bool] = False
+    """Whether everybody reads nothing but the rows of their own strategy."""
 
     def select(self, collective: Collective) -> Joint:
         """Return one strategy for everyone, with errors recomputed from its integers.
@@ -66,6 +68,10 @@ class Mechanism(ABC):
     def interference(self, collective: Collective) -> Floats | None:
         """Return ``[i, j]``: by what ratio i's joining changes j's error; None if not at once."""
         return None
+
+    def joins(self, collective: Collective) -> list[Joint]:
+        """Return what is measured after each analyst joined; nothing if all come at once."""
+        return []
 
     @classmethod
     def options(cls) -> dict[str, Any]:
