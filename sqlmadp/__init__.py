@@ -39,9 +39,9 @@ from sqlmadp.errors import (
 )
 
 if TYPE_CHECKING:
+    from sqlmadp.core.mechanism.compare import compare
     from sqlmadp.dbapi.connection import Connection, connect
     from sqlmadp.dbapi.cursor import Cursor
-    from sqlmadp.core.mechanism.compare import compare
     from sqlmadp.plan import Plan
 
 __all__ = [
