@@ -182,44 +182,41 @@ def _heat_map(result: Result, down: int, across: int, count: int) -> Markup | No
     high = max([float(value) for value, _ in found.values() if value is not None], default=0.0)
     body = []
     for row in rows:
-        cells = [element("th", row, scope="row")]
+        cells = [Cell(row, row)]
         for column in columns:
             value, error = found[row, column]
             part = 0.0 if value is None or high <= 0 else max(float(value), 0.0) / high
-            small = element("small", f"± {number(error)}")
-            cells.append(element("td", _figure(value), " ", small, style=f"--part:{part:.3f}"))
-        body.append(element("tr", *cells))
+            small = f"± {number(error)}"
+            cells.append(Cell(value, _figure(value), small=small, shade=part))
+        body.append(cells)
     by = result.columns[down][0], result.columns[across][0]
-    head = [element("th", title, scope="col") for title in (f"{by[0]} \\ {by[1]}", *columns)]
-    return framed(f"{name} by {by[0]} and {by[1]}", head, body, kind="heat")
+    headings = [Heading(f"{by[0]} \\ {by[1]}"), *(Heading(each, right=True) for each in columns)]
+    return framed(f"{name} by {by[0]} and {by[1]}", headings, body, kind="heat")
 
 
 def _table(result: Result, name: str) -> Markup:
     """Return the first rows, each answer with its standard error next to it."""
-    head = []
+    headings = []
     for column, kind in result.columns:
-        right = "right" if is_number(kind) else None
-        head.append(element("th", column, scope="col", class_=right))
+        headings.append(Heading(column, right=is_number(kind)))
         if column in result.rmse:
-            sign = element("abbr", "±", title="one standard error of the noise")
-            head.append(element("th", sign, scope="col", class_="error"))
-    body = [_row(result, place) for place in range(min(len(result.rows), SHOWN_ROWS))]
+            headings.append(Heading("±", right=True, hint="one standard error of the noise"))
+    rows = [_row(result, place) for place in range(min(len(result.rows), SHOWN_ROWS))]
     hidden = len(result.rows) - SHOWN_ROWS
-    if hidden > 0:
-        words = f"… {hidden:,} more rows, which the CSV file has"
-        body.append(element("tr", element("td", words, colspan=len(head))))
+    more = f"… {hidden:,} more rows, which the CSV file has" if hidden > 0 else ""
     caption = f"{name}: {len(result.rows):,} row{'s' * (len(result.rows) != 1)}"
-    return framed(caption, head, body, frame="scroll rows")
+    return framed(caption, headings, rows, frame="scroll rows", more=more)
 
 
-def _row(result: Result, place: int) -> Markup:
+def _row(result: Result, place: int) -> list[Cell]:
     cells = []
-    for (column, kind), value in zip(result.columns, result.rows[place], strict=True):
+    for (column, _), value in zip(result.columns, result.rows[place], strict=True):
         shown = _figure(value) if column in result.rmse else _cell(value)
-        cells.append(element("td", shown, class_="right" if is_number(kind) else None))
+        cells.append(Cell(value, shown))
         if column in result.rmse:
-            cells.append(element("td", number(result.rmse[column][place]), class_="error"))
-    return element("tr", *cells)
+            error = result.rmse[column][place]
+            cells.append(Cell(error, number(error), "error"))
+    return cells
 
 
 def _rounded(value: float) -> str:

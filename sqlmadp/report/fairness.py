@@ -13,8 +13,11 @@ from sqlmadp.report.content import Content, Standing
 from sqlmadp.report.markup import Markup, element, section
 from sqlmadp.report.tables import Cell, Heading, table
 
-SHARING = "sharing incentive: nobody does worse than alone with their share"
-NON_INTERFERENCE = "non-interference: nobody does worse because somebody else takes part"
+TERMS = {
+    "sharing incentive": "nobody does worse than alone with their share",
+    "non-interference": "nobody does worse because somebody else takes part",
+}
+"""What the fairness guarantees mean."""
 
 BEST = 1.005
 """Take an error of at most this many times the least known for that one."""
@@ -86,10 +89,10 @@ def fairness(content: Content) -> Markup:
 
 
 def _guarantee(content: Content) -> str:
-    terms = [t for t in (SHARING, NON_INTERFERENCE) if t.partition(":")[0] in content.promised]
     words = content.promised.replace("holds always:", "guaranteed:")
-    said = f"{words[:1].upper()}{words[1:]}."
-    return " ".join([said, *(f"{t[:1].upper()}{t[1:]}." for t in terms)])
+    for term, meaning in TERMS.items():
+        words = words.replace(term, f"{meaning} ({term})", 1)
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _gain(standing: Standing) -> str:
@@ -166,7 +169,7 @@ def _shaded(ratio: float | None) -> Cell:
         return Cell(None, "·", "self")
     part = min(abs(ratio - 1) * 1.6, 1.0)
     cell = _ratio(ratio)
-    return Cell(cell.value, cell.shown, cell.kind, f"--part:{part:.3f}")
+    return Cell(cell.value, cell.shown, cell.kind, shade=part)
 
 
 def _plain(mechanism: str) -> str:

@@ -3,15 +3,14 @@
 A block of a strategy is over one scope, and the absolute values of its columns sum to its weight.
 Weights of one measurement add up to its sensitivity, so a block's part of epsilon is
 
-    weight / sum of all weights
+    weight / sum of all weights.
 
-and a statement is served by every block over columns that it asks about, all of them or some, and
-by every block over more columns than those, which can be summed up.
+A statement is answered mostly from the smallest combination that has all of its columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -22,6 +21,8 @@ from sqlmadp.asked import Asked
 from sqlmadp.table.old_blocks import as_rows
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
+
+Columns = frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Measured:
     part: float
     """Of all epsilon that was ever charged for the answers."""
     serves: tuple[str, ...]
-    """Analysts with statements that it helps to answer."""
+    """Analysts whose statements are answered from it."""
 
     @property
     def name(self) -> str:
@@ -68,16 +69,34 @@ def measured(
         for analyst, queries in zip(asked.plan.analysts, asked.queries, strict=True)
         if reader in (None, analyst.name)
     }
+    combinations = [Columns(scope) for scope, _ in found]
     made = []
     for (scope, summed), (numbers, part) in found.items():
-        columns = frozenset(scope)
+        columns = Columns(scope)
         if reader is not None and not any(columns <= own for own in scopes[reader]):
             continue
-        serves = tuple(
-            name for name, own in scopes.items() if any(columns <= s or s <= columns for s in own)
-        )
+        serves = _served(scopes, columns, combinations)
         made.append(Measured(scope, summed, numbers, part, serves))
     return tuple(sorted(made, key=lambda each: -each.part))
+
+
+def _served(
+    asked: Mapping[str, Sequence[Columns]], columns: Columns, combinations: Sequence[Columns]
+) -> tuple[str, ...]:
+    """Return the analysts whose statements are answered from one of all combinations.
+
+    One that no statement is answered from first adds to statements about more columns.
+    """
+    first = [
+        n for n, own in asked.items() if any(columns in _smallest(q, combinations) for q in own)
+    ]
+    return tuple(first or [n for n, own in asked.items() if any(columns <= q for q in own)])
+
+
+def _smallest(asked: Columns, scopes: Sequence[Columns]) -> list[Columns]:
+    """Return the combinations that have all columns of a statement and contain no other such."""
+    wide = [each for each in scopes if asked <= each]
+    return [each for each in wide if not any(other < each for other in wide)]
 
 
 def weight(rows: Rows) -> float:

@@ -31,12 +31,12 @@ RULES = {
 
 WORDS = (
     ("Share", "an analyst's part of epsilon. Shares add up to 1."),
-    ("±", "one standard error of the noise: two of three answers are within it."),
+    ("±", "one standard error of the noise: about seven of ten answers are within it."),
     ("Mechanism", "the rule that decides what is measured for everybody, without any data."),
     (
         "Cell",
-        "one combination of declared values of all columns; this table has {cells}. Statements are "
-        "sums over cells, and no measurement is finer than what somebody asks for needs.",
+        "one combination of declared values of all columns, of which this table has {cells}. Every "
+        "statement is made of sums over cells.",
     ),
 )
 
@@ -45,7 +45,7 @@ def method(content: Content) -> Markup:
     """Return how the answers come about."""
     rule = content.mechanism.replace("_", " ")
     asked = sum(len(member.statements) for member in content.members)
-    who = "All analysts" if content.reader is None else content.reader
+    who = "The analysts" if content.reader is None else content.reader
     verb = "ask" if content.reader is None else "asks"
     parts = [
         element(

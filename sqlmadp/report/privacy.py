@@ -167,7 +167,7 @@ def _evidence(content: Content) -> Markup:
 
 def moment(time: str) -> str:
     """Return a time of the ledger for people."""
-    return time.replace("T", " at ")[:19] + " UTC"
+    return time.replace("T", " ")[:16] + " UTC"
 
 
 def _factor(epsilon: Fraction) -> str:

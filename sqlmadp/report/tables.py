@@ -1,7 +1,9 @@
-"""Tables of the page: each scrolls by itself if it is too wide, and can be downloaded as CSV.
+"""Tables of the page: readable on a phone, and each can be downloaded as CSV.
 
-The download is a ``data:`` link: the file is part of the page, so it needs neither a server nor
-script, and the page's content security policy, which is about what a page loads, allows it.
+Where a table is too wide for a phone, each of its rows becomes a list of headings and values there
+(the style does this).  The download is a ``data:`` link: the file is part of the page, so it needs
+neither a server nor script, and the page's content security policy, which is about what a page
+loads, allows it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from sqlmadp.report.markup import Markup, element
 MAX_CSV_BYTES = 1 << 20
 """Put a table's file into the page only below this size: browsers refuse links of 2 MB."""
 
+PHONE = 36
+"""Letters that fit side by side on a phone of 360 pixels."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -29,7 +34,10 @@ class Cell:
     shown: str
     kind: str | None = None
     """Its class in the page."""
-    style: str | None = None
+    small: str = ""
+    """What is shown below it."""
+    shade: float | None = None
+    """From 0 to 1, in a heat map."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +45,10 @@ class Heading:
     """The heading of a column."""
 
     name: str
-    """In the file, and in the page unless ``shown`` is given."""
     right: bool = False
-    shown: Markup | None = None
+    """Whether its cells are numbers."""
+    hint: str = ""
+    """Shown where a pointer rests on it."""
 
 
 def table(
@@ -47,46 +56,36 @@ def table(
     headings: Sequence[Heading],
     rows: Sequence[Sequence[Cell]],
     *,
-    file: str | None = None,
-    kind: str | None = None,
-    frame: str = "scroll",
+    file: str,
+    kind: str = "",
 ) -> Markup:
-    """Return a table under a caption, with its download; the first cell of a row heads it."""
-    head = [
-        element("th", h.shown or h.name, scope="col", class_="right" if h.right else None)
-        for h in headings
-    ]
-    body = []
-    for first, *rest in rows:
-        cells = [element("th", first.shown, scope="row")]
-        for cell, heading in zip(rest, headings[1:], strict=True):
-            classes = " ".join(filter(None, ["right" if heading.right else "", cell.kind]))
-            cells.append(element("td", cell.shown, class_=classes or None, style=cell.style))
-        body.append(element("tr", *cells))
+    """Return a table under a caption, with its download."""
     values = ([cell.value for cell in row] for row in rows)
-    return element(
-        "div",
-        framed(name, head, body, kind=kind, frame=frame),
-        download(file or name, [h.name for h in headings], values),
-        class_="table",
-    )
+    columns = [heading.name for heading in headings]
+    shown = framed(name, headings, rows, kind=kind)
+    return element("div", shown, download(file, columns, values), class_="table")
 
 
 def framed(
     caption: str,
-    head: Iterable[str],
-    body: Iterable[str],
+    headings: Sequence[Heading],
+    rows: Sequence[Sequence[Cell]],
     *,
-    kind: str | None = None,
+    kind: str = "",
     frame: str = "scroll",
+    more: str = "",
 ) -> Markup:
-    """Return a table in a frame of its own, which a keyboard can scroll if it is too wide."""
+    """Return a table in a frame, which a keyboard can scroll; the first cell of a row heads it."""
+    body = [_row(headings, row) for row in rows]
+    if more:
+        body.append(element("tr", element("td", more, colspan=len(headings))))
+    kinds = " ".join(filter(None, [kind, "" if _fits_phone(headings, rows) else "wide"]))
     made = element(
         "table",
         element("caption", caption),
-        element("thead", element("tr", *head)),
+        element("thead", element("tr", *(_heading(heading) for heading in headings))),
         element("tbody", *body),
-        class_=kind,
+        class_=kinds or None,
     )
     return element("div", made, class_=frame, tabindex="0", role="region", aria_label=caption)
 
@@ -110,6 +109,40 @@ def download(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -
         aria_label=f"Download {name} as CSV",
     )
     return element("p", link, class_="download")
+
+
+def _heading(heading: Heading) -> Markup:
+    name = element("abbr", heading.name, title=heading.hint) if heading.hint else heading.name
+    return element("th", name, scope="col", class_="right" if heading.right else None)
+
+
+def _row(headings: Sequence[Heading], row: Sequence[Cell]) -> Markup:
+    cells = []
+    for place, (heading, cell) in enumerate(zip(headings, row, strict=True)):
+        small = [" ", element("small", cell.small)] if cell.small else []
+        kinds = " ".join(filter(None, ["right" if heading.right else "", cell.kind]))
+        own: dict[str, object] = {"class_": kinds or None}
+        if place:
+            own["data_label"] = heading.name
+        else:
+            own["scope"] = "row"
+        if cell.shade is not None:
+            own["style"] = f"--part:{cell.shade:.3f}"
+        cells.append(element("td" if place else "th", cell.shown, *small, **own))
+    return element("tr", *cells)
+
+
+def _fits_phone(headings: Sequence[Heading], rows: Sequence[Sequence[Cell]]) -> bool:
+    """Tell whether the longest words of all columns fit side by side, with a gap between two."""
+    longest = [_longest_word(heading.name) for heading in headings]
+    for row in rows:
+        words = (max(_longest_word(cell.shown), len(cell.small) * 0.8) for cell in row)
+        longest = [max(pair) for pair in zip(longest, words, strict=True)]
+    return sum(longest) + len(longest) <= PHONE
+
+
+def _longest_word(words: str) -> float:
+    return max((len(word) for word in words.split()), default=0)
 
 
 def _plain(value: Any) -> Any:
