@@ -179,7 +179,7 @@ class Asked:
     def outcome(
         self, name: str | None = None, progress: Callable[[int, int], None] = lambda *_: None
     ) -> Outcome:
-        """Return what the plan's mechanism, or another one, would give everyone; worked out once."""
+        """Return what a mechanism, the plan's own if none is named, would give; worked out once."""
         name = name or self.plan.mechanism
         if name not in self._outcomes:
             chosen = mechanism(name)
