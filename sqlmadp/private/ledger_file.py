@@ -46,13 +46,13 @@ TABLES = (
 _BUSY_SECONDS = 60.0
 
 _ADVICE = {
-    "SQLITE_FULL": "; the disk is full: make space on it",
-    "SQLITE_IOERR": "; the disk is full or fails: look after it",
-    "SQLITE_BUSY": "; another program holds it: wait, and run again",
+    "SQLITE_FULL": "; the disk is full: free some space and run the command again",
+    "SQLITE_IOERR": "; the disk is full or failing; free some space and run the command again",
+    "SQLITE_BUSY": "; another program is using it: run the command again later",
     "SQLITE_READONLY": "; make the file and its folder writable",
     "SQLITE_CANTOPEN": "; make the file and its folder writable",
-    "SQLITE_NOTADB": "; it is no ledger, or was damaged: restore it from a copy",
-    "SQLITE_CORRUPT": "; it was damaged: restore it from a copy made after the last release",
+    "SQLITE_NOTADB": "; it is not a ledger, or was damaged: restore it from a backup",
+    "SQLITE_CORRUPT": "; it was damaged: restore it from a backup made after the last release",
 }
 
 
@@ -77,23 +77,28 @@ def create(path: Path, budget: Fraction) -> None:
         reason = getattr(error, "strerror", None) or error
         raise LedgerError(
             f"the ledger {str(path)!r} cannot be created ({reason}); nothing was read or spent. "
-            "Look after its disk and folder, and run again"
+            "Free some space, make its folder writable, and run the command again"
         ) from None
 
 
 def sync_name(path: Path) -> None:
-    """Bring the ledger's name to the disk; whoever made it may have died before that."""
+    """Write the ledger's name to the disk; the process that made it may have died before that."""
     try:
-        descriptor = os.open(resolved(path).parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(resolved(path).parent)
     except OSError as error:
         raise LedgerError(
             f"the folder of ledger {str(path)!r} cannot be synced to its disk ({error.strerror}); "
-            "nothing was read or spent. Look after the disk, and run again"
+            "nothing was read or spent. Check the disk, and run the command again"
         ) from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def connect(path: Path) -> sqlite3.Connection:
