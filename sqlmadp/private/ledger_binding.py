@@ -132,15 +132,15 @@ def _check(note: Path, path: Path, heads: Callable[[], Sequence[str]]) -> None:
             "read or spent. Restore it from a backup"
         )
     if noted.head not in heads():
-        place = Path(noted.ledger)
+        wrong = "the ledger of this table is missing or out of date"
         remedy = f"Restore {path.name} from a backup"
-        if place.name != path.name:
-            remedy = f'Write path = "{place}" under [ledger] in the plan: it was used before'
+        if Path(noted.ledger).name != path.name:
+            wrong = f"this table is charged to another ledger, {noted.ledger!r}"
+            remedy = f'Write path = "{noted.ledger}" under [ledger] in the plan'
         raise LedgerError(
-            f"the ledger of this table is missing or out of date: {str(path)!r} does not contain "
-            f"the last recorded charge ({noted.head[:12]}). Nothing was read or spent. "
-            f"{remedy}. If this is a different data set under the same file "
-            f"name, delete {str(note)!r} to start a new budget"
+            f"{wrong}: {str(path)!r} does not contain the last recorded charge "
+            f"({noted.head[:12]}). Nothing was read or spent. {remedy}. If this is a different "
+            f"data set under the same name, delete {str(note)!r} to start a new budget"
         )
 
 
