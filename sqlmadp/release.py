@@ -44,8 +44,8 @@ from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.mechanism.fairness import expected_errors
 from sqlmadp.plan import Plan
 from sqlmadp.private import Ledger, Measurement, measure
+from sqlmadp.private.engines.scope_batches import answer_bytes
 from sqlmadp.private.ledger_binding import stored
-from sqlmadp.private.scope_batches import answer_bytes
 from sqlmadp.schema.domain import Domain
 from sqlmadp.schema.kronecker import contents
 from sqlmadp.sql.bind import BoundQuery

@@ -35,7 +35,14 @@ from numpy.typing import NDArray
 
 from sqlmadp.private.engines import Engine
 from sqlmadp.private.engines.counting import Groups, Integers, Whole, count_groups
-from sqlmadp.private.scope_batches import Keys, Layout, Moment, batch_scopes, keys_of, moments_of
+from sqlmadp.private.engines.scope_batches import (
+    Keys,
+    Layout,
+    Moment,
+    batch_scopes,
+    keys_of,
+    moments_of,
+)
 from sqlmadp.schema.domain import Domain
 from sqlmadp.table.partition import Partition
 

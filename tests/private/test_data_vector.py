@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlmadp.private.data_vector import read_counts, read_sums
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.engines.counting import counting_select
-from sqlmadp.private.scope_batches import (
+from sqlmadp.private.engines.scope_batches import (
     FEW_CELLS,
     MAX_BATCH_BYTES,
     answer_bytes,

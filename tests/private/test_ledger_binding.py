@@ -32,7 +32,7 @@ def test_a_second_ledger_for_the_same_table_is_refused(measure_people, tmp_path)
     measure_people()
     with (
         new_ledger(tmp_path) as other,
-        pytest.raises(LedgerError, match="path = .*people.ledger.* under"),
+        pytest.raises(LedgerError, match=r"path = .*people\.ledger.* under"),
     ):
         measure_people(ledger=other)
     with Ledger.read(tmp_path / "other.ledger") as other:
@@ -58,7 +58,7 @@ def test_a_deleted_ledger_is_noticed(measure_people, ledger, tmp_path):
         path.unlink()
     with (
         Ledger.open(tmp_path / "people.ledger", budget=Fraction(1)) as anew,
-        pytest.raises(LedgerError, match="missing or out of date.*Restore people.ledger"),
+        pytest.raises(LedgerError, match=r"missing or out of date.*Restore people\.ledger"),
     ):
         measure_people(ledger=anew)
 
@@ -306,6 +306,6 @@ def test_the_note_of_a_table_in_a_server_is_kept_in_the_curators_folder(
     assert note == note_of(people.table)
     assert "7310/people/public.people" in note.read_text()
     with new_ledger(tmp_path) as other:
-        with pytest.raises(LedgerError, match="path = .*people.ledger.* under"):
+        with pytest.raises(LedgerError, match=r"path = .*people\.ledger.* under"):
             bind(people, other)
         bind(others, other)

@@ -7,7 +7,7 @@ import pytest
 from engine_cases import EngineCase, load_postgres, load_spark
 from vertex_cases import random_layouts, vertex_sums
 
-from sqlmadp.private import scope_batches
+from sqlmadp.private.engines import scope_batches
 
 ON_POSTGRESQL, ON_SPARK = 30, 8
 

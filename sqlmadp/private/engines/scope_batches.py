@@ -25,9 +25,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sqlmadp.private.runs import bends
 from sqlmadp.schema.domain import Domain
 from sqlmadp.table.partition import Partition
+from sqlmadp.table.runs import bends
 
 FEW_CELLS = 2**18
 """Group by declared values, and batch scopes, up to this many cells.  With DuckDB that halves the
