@@ -23,7 +23,7 @@ from sqlmadp.preview import Preview, preview
 from sqlmadp.private import Ledger
 from sqlmadp.private.engines.identity import Identity
 from sqlmadp.private.ledger_binding import check_binding
-from sqlmadp.private.ledger_place import check_place
+from sqlmadp.private.ledger_file import check_place
 from sqlmadp.release import Progress
 from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.trial import prepare, without_failing
