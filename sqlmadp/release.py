@@ -50,8 +50,8 @@ from sqlmadp.late import (
 )
 from sqlmadp.plan import Plan
 from sqlmadp.private import Ledger, Measurement, measure
-from sqlmadp.private.tie import stored
-from sqlmadp.private.together import answer_bytes
+from sqlmadp.private.engines.scope_batches import answer_bytes
+from sqlmadp.private.ledger_binding import stored
 from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.limits import Limits, advice

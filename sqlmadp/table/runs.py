@@ -1,11 +1,11 @@
-"""Runs: whole numbers, one per cell of a column, as few stretches of a straight line.
+"""Runs: whole numbers, one per value of a column, as few stretches of a straight line.
 
 Pieces and steps of a column of a million values are a few such stretches.  As runs they are short
-enough for a statement to be written from them, and for an auditor to read them in a ledger.
+enough to be written into a statement, and to be read in a ledger:
 
-Guarantee  ``from_runs(affine_runs(numbers))`` is ``numbers``.
-Requires   64-bit integers whose differences are 64-bit integers too.
-Numerics   Exact.
+    from_runs(affine_runs(numbers)) == numbers
+
+for 64-bit integers whose differences are 64-bit integers too.
 """
 
 from __future__ import annotations

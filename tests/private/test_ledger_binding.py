@@ -12,11 +12,10 @@ from click.testing import CliRunner
 from sqlmadp.cli import main
 from sqlmadp.errors import LedgerError
 from sqlmadp.plan import Plan
-from sqlmadp.private import Ledger
-from sqlmadp.private import tie as tie_module
+from sqlmadp.private import Ledger, ledger_binding
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.engines.identity import Identity, identity_of_files, split_location
-from sqlmadp.private.tie import note_of, tie
+from sqlmadp.private.ledger_binding import bind, note_of
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def test_a_second_ledger_for_the_same_table_is_refused(measure_people, tmp_path)
     measure_people()
     with (
         new_ledger(tmp_path) as other,
-        pytest.raises(LedgerError, match="budget belongs to the data"),
+        pytest.raises(LedgerError, match=r"path = .*people\.ledger.* under"),
     ):
         measure_people(ledger=other)
     with Ledger.read(tmp_path / "other.ledger") as other:
@@ -45,7 +44,10 @@ def test_another_spelling_of_the_path_is_the_same_table(measure_people, tmp_path
     (tmp_path / "x").mkdir()
     (tmp_path / "link.parquet").symlink_to("people.parquet")
     measure_people()
-    with new_ledger(tmp_path) as other, pytest.raises(LedgerError, match="does not continue it"):
+    with (
+        new_ledger(tmp_path) as other,
+        pytest.raises(LedgerError, match="charged to another ledger"),
+    ):
         measure_people(ledger=other, source=Source(location=spelling, folder=tmp_path))
 
 
@@ -56,7 +58,7 @@ def test_a_deleted_ledger_is_noticed(measure_people, ledger, tmp_path):
         path.unlink()
     with (
         Ledger.open(tmp_path / "people.ledger", budget=Fraction(1)) as anew,
-        pytest.raises(LedgerError, match="a new one or an older copy"),
+        pytest.raises(LedgerError, match=r"missing or out of date.*Restore people\.ledger"),
     ):
         measure_people(ledger=anew)
 
@@ -70,7 +72,7 @@ def test_a_restored_older_copy_is_noticed(measure_people, ledger, tmp_path):
     shutil.copy(tmp_path / "copy", tmp_path / "people.ledger")
     with (
         Ledger.read(tmp_path / "people.ledger") as restored,
-        pytest.raises(LedgerError, match="older copy"),
+        pytest.raises(LedgerError, match="missing or out of date"),
     ):
         measure_people(ledger=restored, release="third")
 
@@ -102,7 +104,7 @@ def test_a_note_that_was_removed_is_made_again(measure_people, note, ledger):
 def test_a_table_in_a_folder_that_cannot_be_written_to_has_no_note(
     measure_people, note, monkeypatch, ledger
 ):
-    monkeypatch.setattr("sqlmadp.private.tie.tempfile.TemporaryDirectory", denied)
+    monkeypatch.setattr("sqlmadp.private.ledger_binding.tempfile.TemporaryDirectory", denied)
     measure_people()
     assert not note.exists()
     assert len(ledger.charges) == 1
@@ -142,7 +144,10 @@ def test_a_file_its_folder_and_its_patterns_are_charged_to_one_ledger(
     (tmp_path / "sub").mkdir()
     measure_people(source=Source(location=first, folder=tmp_path))
     spelled = Source(location=second, folder=tmp_path)
-    with new_ledger(tmp_path) as other, pytest.raises(LedgerError, match="belongs to the data"):
+    with (
+        new_ledger(tmp_path) as other,
+        pytest.raises(LedgerError, match="charged to another ledger"),
+    ):
         measure_people(source=spelled, ledger=other)
     measure_people(source=spelled, release="second")
 
@@ -151,7 +156,10 @@ def test_a_file_behind_a_link_in_a_folder_is_charged_to_one_ledger(measure_peopl
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "part-0.parquet").symlink_to("../people.parquet")
     measure_people(source=Source(location="lake", folder=tmp_path))
-    with new_ledger(tmp_path) as other, pytest.raises(LedgerError, match="belongs to the data"):
+    with (
+        new_ledger(tmp_path) as other,
+        pytest.raises(LedgerError, match="charged to another ledger"),
+    ):
         measure_people(ledger=other)
 
 
@@ -162,7 +170,7 @@ def test_another_file_of_a_folder_may_be_charged_to_another_ledger(measure_peopl
     with new_ledger(tmp_path) as other:
         measure_people(source=others, ledger=other)
         everyone = Source(location="*.parquet", folder=tmp_path)
-        with pytest.raises(LedgerError, match="belongs to the data"):
+        with pytest.raises(LedgerError, match="charged to another ledger"):
             measure_people(source=everyone, ledger=other, release="everyone")
 
 
@@ -178,7 +186,7 @@ def test_the_files_of_a_server_have_names_like_those_of_a_disk():
 @pytest.fixture
 def killed(monkeypatch):
     """Return a function that runs another in a process that dies once it has charged."""
-    write = tie_module._write
+    write = ledger_binding._write
 
     def die(*arguments, new):
         if not new:
@@ -187,7 +195,7 @@ def killed(monkeypatch):
 
     def run(release):
         with monkeypatch.context() as patch:
-            patch.setattr(tie_module, "_write", die)
+            patch.setattr(ledger_binding, "_write", die)
             with pytest.raises(SystemExit):
                 release()
 
@@ -211,7 +219,7 @@ def test_a_note_that_was_not_written_after_a_charge_is_mended_before_answers_are
     killed(lambda: release(3))
     assert release(3).left == 0
     shutil.copy(older, ledger)
-    with pytest.raises(LedgerError, match="older copy"):
+    with pytest.raises(LedgerError, match="missing or out of date"):
         release(4)
 
 
@@ -230,15 +238,15 @@ def test_a_note_that_cannot_be_written_is_spoken_of_and_mended_later(
 ):
     said = []
     with monkeypatch.context() as full:
-        full.setattr("sqlmadp.private.tie.os.replace", denied)
-        full.setattr("sqlmadp.private.tie.os.link", denied)
+        full.setattr("sqlmadp.private.ledger_binding.os.replace", denied)
+        full.setattr("sqlmadp.private.ledger_binding.os.link", denied)
         measure_people(notice=said.append)
     assert [str(note) in text and "another ledger" in text for text in said] == [True]
     measure_people(release="second", notice=said.append)
     assert ledger.head in note.read_text()
     assert len(said) == 1
     with monkeypatch.context() as full:
-        full.setattr("sqlmadp.private.tie.os.replace", denied)
+        full.setattr("sqlmadp.private.ledger_binding.os.replace", denied)
         measure_people(release="third", notice=said.append)
         measure_people(release="third", notice=said.append)
     assert [str(note) in text and "older copy" in text for text in said[1:]] == [True, True]
@@ -260,7 +268,7 @@ def without_notes(source, target, *, replace=os.replace):
 
 def test_a_command_says_that_a_note_is_behind(plans, monkeypatch):
     path = plans.write({"ana": "SELECT COUNT(*) FROM visits"}, mechanism="identity")
-    monkeypatch.setattr("sqlmadp.private.tie.os.replace", without_notes)
+    monkeypatch.setattr("sqlmadp.private.ledger_binding.os.replace", without_notes)
     for command in (["release", path], ["query", path, "SELECT COUNT(*) FROM visits"]):
         result = CliRunner().invoke(main, [str(each) for each in command])
         assert result.exit_code == 0
@@ -293,11 +301,11 @@ def test_the_note_of_a_table_in_a_server_is_kept_in_the_curators_folder(
     people, others = (
         Identity(table=f"postgresql:7310/people/public.{name}") for name in ("people", "others")
     )
-    tie(people, ledger)
+    bind(people, ledger)
     (note,) = (tmp_path / "state" / "sqlmadp").iterdir()
     assert note == note_of(people.table)
     assert "7310/people/public.people" in note.read_text()
     with new_ledger(tmp_path) as other:
-        with pytest.raises(LedgerError, match="budget belongs to the data"):
-            tie(people, other)
-        tie(others, other)
+        with pytest.raises(LedgerError, match=r"path = .*people\.ledger.* under"):
+            bind(people, other)
+        bind(others, other)

@@ -1,7 +1,8 @@
 """The counting statement: the one SELECT that an engine runs on the private table.
 
 Its text is made of the schema, the scopes, the cuts of real columns, and the pieces and steps of
-wide columns (see `keys`); nothing else an analyst wrote is in it, and no record changes it.
+wide columns (see `scope_batches`).  Nothing else an analyst wrote is in it, and no record changes
+it.  What comes back is read here too: the cell or piece of every group, and its sums.
 
     SELECT keys, COUNT(*), SUM(products of steps)           counted, once per scope
     FROM (SELECT each value or piece, and its steps          from runs of a wide column's cells
@@ -37,19 +38,61 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from sqlmadp.private.catalogue import source_column, source_columns
 from sqlmadp.private.engines import PLAIN, Engine
-from sqlmadp.private.keys import Key, Keys, Moment, by_cell
-from sqlmadp.private.runs import affine_runs
+from sqlmadp.private.engines.catalogue import source_column, source_columns
+from sqlmadp.private.engines.scope_batches import Key, Keys, Moment, used_keys
 from sqlmadp.schema.domain import ORDERED, Column, Domain, Unit
+from sqlmadp.table.runs import affine_runs
+
+Integers = NDArray[np.int64]
+Whole = NDArray[np.object_]
+"""Python's integers."""
+
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Groups:
+    """Records by group: what an engine counted for one scope.  Private."""
+
+    codes: Mapping[Key, Integers]
+    """The cell or piece of every group, by key; -1 for what is no declared value."""
+    moments: Mapping[Moment, Integers | Whole]
+    """Sums over the records of every group; of no steps at all, their number."""
+
+
+def count_groups(
+    engine: Engine, domain: Domain, scopes: Sequence[Keys], moments: Sequence[Moment]
+) -> dict[Keys, Groups]:
+    """Run the one statement, and return the groups of every scope that have records.  Private."""
+    answer = engine.counts(counting_select(engine, domain, scopes, moments))
+    used = used_keys(scopes)
+    codes = {}
+    for number, key in enumerate(used):
+        numbered = engine.numbers_values or key.column in by_cell(used)
+        column = domain.column(key.column)
+        codes[key] = _codes(column, key, answer[f"k{number}"], numbered=numbered)
+    found: dict[Moment, Integers | Whole] = {(): np.asarray(answer["records"], dtype=np.int64)}
+    for number, moment in enumerate(moments):
+        found[moment] = _whole(answer[f"m{number}"])
+    groups = {}
+    for scope in scopes:
+        rows = slice(None) if len(scopes) == 1 else _rows(answer, used, scope)
+        groups[scope] = Groups(
+            codes={key: codes[key][rows] for key in scope},
+            moments={moment: sums[rows] for moment, sums in found.items()},
+        )
+    return groups
 
 
 def counting_select(
@@ -84,9 +127,48 @@ def counting_select(
     return select
 
 
-def used_keys(scopes: Iterable[Keys]) -> list[Key]:
-    """Return the keys of all scopes, sorted."""
-    return sorted({key for scope in scopes for key in scope}, key=lambda key: key.name)
+def by_cell(keys: Sequence[Key]) -> set[str]:
+    """Return the columns whose cells have to be known, since pieces are worked out from them."""
+    return {key.column for key in keys if key.part is not None}
+
+
+def _rows(
+    answer: Mapping[str, NDArray[Any]], used: Sequence[Key], scope: Keys
+) -> NDArray[np.bool_]:
+    """Return which rows of the answer count one scope of several."""
+    rows = np.ones(len(answer["records"]), dtype=bool)
+    for number, key in enumerate(used):
+        rows &= np.asarray(answer[f"g{number}"]) == (key not in scope)
+    return rows
+
+
+def _codes(column: Column, key: Key, values: NDArray[Any], *, numbered: bool) -> Integers:
+    """Return the cell (or piece) of every value of a result column; -1 for one that has none."""
+    data = np.ma.getdata(values)
+    match column.type:
+        case _ if key.part is not None:
+            codes = data.astype(np.int64)
+        case "category" if not numbered:
+            number = {value: cell for cell, value in enumerate(column.values)}
+            codes = np.array([number.get(value, -1) for value in data.tolist()], dtype=np.int64)
+        case "integer":
+            codes = data.astype(np.int64) - column.ordinal_bounds[0]
+        case "date":
+            days = data.astype("datetime64[D]").astype(np.int64)
+            codes = days + _EPOCH - column.ordinal_bounds[0]
+        case _:
+            codes = data.astype(np.int64)
+    if not np.ma.is_masked(values):
+        return codes
+    null = -1 if column.null_cell is None or key.part is not None else column.null_cell
+    return np.where(np.ma.getmaskarray(values), null, codes)
+
+
+def _whole(texts: NDArray[Any]) -> Whole:
+    """Return integers that an engine wrote as text; NULL, of no record at all, is 0."""
+    data, null = np.ma.getdata(texts), np.ma.getmaskarray(texts)
+    whole = [0 if none else int(text) for text, none in zip(data.tolist(), null, strict=True)]
+    return np.array(whole, dtype=object)
 
 
 def _coded(

@@ -1,16 +1,16 @@
-"""The tie between data and ledger: a note, kept with the table, of whose budget it is.
+"""The binding of data to a ledger: a note, stored with the table, of whose budget it is.
 
 The budget belongs to the data.  A copied plan, another spelling of a path, a ledger that was
 deleted or restored from an older copy would all start from more budget than is left, so
-beside ``people.parquet`` lies ``people.parquet.ledger-head``: the last known hash of the
+``people.parquet.ledger-head`` is stored next to ``people.parquet``: the last known hash of the
 ledger that the table is charged to.  A ledger whose chain does not hold that hash is refused.
 
-    tied before the first record is read, moved on after each charge
+    bound before the first record is read, updated after each charge
 
 A table in a database server is only ever read, so its note is kept on this machine, in the
 curator's own folder for such notes, under the hash of the table's identity.  The notes of all that
 a table shares records with (see `engines.identity`) are heeded as well.  A note that cannot be
-written is spoken of; a copy of the table has none, nor does a server's table on another machine.
+written is reported; a copy of the table has none, nor does a server's table on another machine.
 PROOF.md says what is then not noticed.
 
 A process may end between a charge and its note.  So the names that a charge is noted for are
@@ -36,6 +36,7 @@ import msgspec
 from sqlmadp.errors import LedgerError
 from sqlmadp.private.engines.identity import Identity
 from sqlmadp.private.ledger import Ledger
+from sqlmadp.private.ledger_file import sync_folder
 from sqlmadp.private.measurement import Measurement
 
 SUFFIX = ".ledger-head"
@@ -49,9 +50,9 @@ def silent(_: str) -> None:
     """Take a notice and say nothing."""
 
 
-def tie(identity: Identity, ledger: Ledger, notice: Notice = silent) -> None:
+def bind(identity: Identity, ledger: Ledger, notice: Notice = silent) -> None:
     """Note the ledger of a table, or raise LedgerError if another one is noted."""
-    check_tie(identity, ledger.path, lambda: ledger.heads)
+    check_binding(identity, ledger.path, lambda: ledger.heads)
     for name in identity.names:
         note = note_of(name)
         if not note.exists() and not _write(note, name, ledger, ledger.head, new=True):
@@ -59,10 +60,10 @@ def tie(identity: Identity, ledger: Ledger, notice: Notice = silent) -> None:
                 f"note: {str(note)!r} cannot be written, so a release of this table against "
                 "another ledger would not be noticed; make its folder writable"
             )
-    check_tie(identity, ledger.path, lambda: ledger.heads)  # Two may have come at once.
+    check_binding(identity, ledger.path, lambda: ledger.heads)  # Two may have come at once.
 
 
-def check_tie(identity: Identity, path: Path, heads: Callable[[], Sequence[str]]) -> None:
+def check_binding(identity: Identity, path: Path, heads: Callable[[], Sequence[str]]) -> None:
     """Raise LedgerError if a ledger other than that at ``path`` is noted; writes nothing.
 
     ``heads`` returns the hashes of its chain; none if it is still to be made.
@@ -77,11 +78,11 @@ def stored(ledger: Ledger, release: str, notice: Notice = silent) -> Measurement
     """Return the stored measurement of a release, or None; its notes are brought up to date."""
     measurement = ledger.find(release)
     if measurement is not None:
-        move_on(measurement.metadata.get(NOTED, ()), ledger, notice)
+        update_notes(measurement.metadata.get(NOTED, ()), ledger, notice)
     return measurement
 
 
-def move_on(names: Iterable[str], ledger: Ledger, notice: Notice = silent) -> None:
+def update_notes(names: Iterable[str], ledger: Ledger, notice: Notice = silent) -> None:
     """Note the ledger's last hash wherever an earlier one of it is noted."""
     for name in names:
         note = note_of(name)
@@ -98,7 +99,7 @@ def move_on(names: Iterable[str], ledger: Ledger, notice: Notice = silent) -> No
 
 
 def note_of(name: str) -> Path:
-    """Return the note's path: beside a file or folder, else in the folder for such notes."""
+    """Return the note's path: next to a file or folder, else in the folder for such notes."""
     scheme, _, place = name.partition(":")
     if scheme == "file":
         table = Path(place)
@@ -127,16 +128,19 @@ def _check(note: Path, path: Path, heads: Callable[[], Sequence[str]]) -> None:
     noted = _read(note)
     if noted is None:
         raise LedgerError(
-            f"{str(note)!r}, which says what ledger the table is charged to, cannot be read; "
-            "nothing was spent. Restore it"
+            f"{str(note)!r}, which records the ledger of this table, cannot be read. Nothing was "
+            "read or spent. Restore it from a backup"
         )
     if noted.head not in heads():
+        wrong = "the ledger of this table is missing or out of date"
+        remedy = f"Restore {path.name} from a backup"
+        if Path(noted.ledger).name != path.name:
+            wrong = f"this table is charged to another ledger, {noted.ledger!r}"
+            remedy = f'Write path = "{noted.ledger}" under [ledger] in the plan'
         raise LedgerError(
-            f"the table is charged to ledger {noted.ledger!r} with head "
-            f"{noted.head}, and ledger {str(path)!r} does not continue it: it is another "
-            "ledger, a new one or an older copy. The budget belongs to the data, so nothing was "
-            "read or spent. Name that ledger in the plan, or restore it; only if the table now "
-            f"holds other people's records, remove {str(note)!r}"
+            f"{wrong}: {str(path)!r} does not contain the last recorded charge "
+            f"({noted.head[:12]}). Nothing was read or spent. {remedy}. If this is a different "
+            f"data set under the same name, delete {str(note)!r} to start a new budget"
         )
 
 
@@ -162,18 +166,9 @@ def _write(note: Path, name: str, ledger: Ledger, head: str, *, new: bool) -> bo
                 os.fsync(file.fileno())
             # A note that another process just made is never replaced by the first one of ours.
             (os.link if new else os.replace)(made, note)
-        _sync(note.parent)
+        sync_folder(note.parent)
     except FileExistsError:
         return True
     except OSError:
         return False
     return True
-
-
-def _sync(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sqlmadp.errors import LedgerError
-from sqlmadp.private import Ledger, ledger_place
-from sqlmadp.private.ledger_place import NETWORK, check_place, file_system, locks_work
+from sqlmadp.private import Ledger, ledger_file
+from sqlmadp.private.ledger_file import NETWORK, check_place, file_system, locks_work
 
 MOUNTS = """\
 22 1 0:20 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -46,14 +46,14 @@ def test_this_machine_s_file_system_locks(tmp_path):
 def test_a_network_file_system_is_refused(tmp_path, monkeypatch):
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"30 22 0:25 / {tmp_path.resolve()} rw - nfs4 server:/home rw\n")
-    monkeypatch.setattr(ledger_place, "_MOUNTS", mounts)
+    monkeypatch.setattr(ledger_file, "_MOUNTS", mounts)
     with pytest.raises(LedgerError, match=r"network file system \(nfs4\).*disk of this machine"):
         Ledger.open(tmp_path / "people.ledger", budget=Fraction(1))
     assert not (tmp_path / "people.ledger").exists()
 
 
 def test_a_file_system_that_grants_a_lock_twice_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger_place, "_lock", lambda descriptor: None)
+    monkeypatch.setattr(ledger_file, "_lock", lambda descriptor: None)
     with pytest.raises(LedgerError, match="grants one lock twice"):
         check_place(tmp_path / "people.ledger")
 
@@ -63,6 +63,6 @@ def test_a_file_system_that_cannot_lock_is_refused_before_a_release(tmp_path, mo
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     with Ledger.open(tmp_path / "people.ledger", budget=Fraction(1)) as ledger:
-        monkeypatch.setattr(ledger_place, "_lock", no_locks)
+        monkeypatch.setattr(ledger_file, "_lock", no_locks)
         with pytest.raises(LedgerError, match=r"cannot be locked \(No locks available\)"):
             ledger.require(Fraction(1))
