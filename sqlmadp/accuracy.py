@@ -1,10 +1,10 @@
 """Accuracy: the expected error of every statement, before anything is measured.
 
-    rmse     root of the mean variance of a statement's counts and sums, in plain units
-    factor   mean of  variance / naive variance  over them: 1 is no better than splitting the
-             analyst's share evenly over their statements and asking one by one (see
-             `core.questions`); guaranteed to be at most 1 where a mechanism only adds to what the
-             analyst would measure alone
+rmse     root of the mean variance of a statement's counts and sums, in plain units
+factor   mean of  variance / naive variance  over them: 1 is no better than splitting the
+         analyst's share evenly over their statements and asking one by one (see
+         `core.questions`); guaranteed to be at most 1 where a mechanism only adds to what the
+         analyst would measure alone
 """
 
 from __future__ import annotations

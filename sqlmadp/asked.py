@@ -1,10 +1,10 @@
 """What was asked: a plan with its schema read and every statement bound.  Reads no data.
 
 A release is identified by the hash of what was asked: the domain, the questions with their
-weights and shares, epsilon, the mechanism and how errors are measured.  The strategy is not part of it, since another machine may
-select another one; nor is anything that runs over released answers (names of columns,
-HAVING, ORDER BY, LIMIT), since that is free to change; nor are the names of the plan, its
-files and the analysts, since the same question under another name is the same question.
+weights and shares, epsilon, the mechanism and how errors are measured.  The strategy is not part
+of it, since another machine may select another one; nor is anything that runs over released answers
+(names of columns, HAVING, ORDER BY, LIMIT), since that is free to change; nor are the names of the
+plan, its files and the analysts, since the same question under another name is the same question.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from sqlmadp.analysts import Analyst
+from sqlmadp.core.cache import StrategyCache, default_directory
 from sqlmadp.core.collective import Capped, Collective
 from sqlmadp.core.mechanism import MECHANISMS, mechanism
 from sqlmadp.core.mechanism.fairness import Outcome
@@ -168,6 +169,7 @@ class Asked:
                 Capped() if each.caps is None else Capped(each.parts, tuple(each.caps.tolist()))
                 for each in self.workloads
             ],
+            cache=StrategyCache(default_directory()),
         )
 
     @cached_property
@@ -177,7 +179,7 @@ class Asked:
     def outcome(
         self, name: str | None = None, progress: Callable[[int, int], None] = lambda *_: None
     ) -> Outcome:
-        """What the plan's mechanism, or another one, would give everyone; worked out once."""
+        """Return what the plan's mechanism, or another one, would give everyone; worked out once."""
         name = name or self.plan.mechanism
         if name not in self._outcomes:
             chosen = mechanism(name)

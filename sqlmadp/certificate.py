@@ -31,7 +31,8 @@ from sqlmadp.asked import Asked
 from sqlmadp.core.collective import Joint
 from sqlmadp.core.mechanism import MECHANISMS
 from sqlmadp.core.mechanism.bounds import Bounds, bounds
-from sqlmadp.core.mechanism.fairness import Outcome, ratio, unit
+from sqlmadp.core.mechanism.fairness import Outcome, unit
+from sqlmadp.core.mechanism.waterfilling import ratio
 from sqlmadp.late import Stage
 from sqlmadp.solve.products import solution_of
 from sqlmadp.table.partition import Floats
@@ -148,7 +149,7 @@ class Certificate:
             listed = ", ".join(map(str, self.skipped))
             parts.append(f"refused and left out, charged to nobody: {listed}")
         meaning = [self.error_meaning] if self.error_meaning else []
-        return [*parts, *self._one_by_one(), self._beside(), self.promise, *meaning]
+        return [*parts, *self.one_by_one, self._beside(), self.promise, *meaning]
 
     @property
     def sharing_ratio(self) -> float:
@@ -182,7 +183,8 @@ class Certificate:
             text += "found without any guarantee"
         return text
 
-    def _one_by_one(self) -> list[str]:
+    @property
+    def one_by_one(self) -> list[str]:
         """Compare with asking statement by statement, if that is what errors are relative to."""
         factors = [s.factor for each in self.analysts.values() for s in each.statements if s.factor]
         if not factors:
@@ -281,7 +283,7 @@ def certify(
             given = _as_measured(given, *measured)
         compared = bounds(asked.collective, asked.epsilon_per_record)
         names = [analyst.name for analyst in asked.plan.analysts]
-        matrices = (given.interference, given.interference_within_agreement)
+        rerun, kept = given.interference, given.interference_within_agreement
         blocks = unit_noise(given.strategy, asked.epsilon_per_record)
         statements = accuracies(asked, blocks, given.strategy.reads)
         standings = {
@@ -289,8 +291,9 @@ def certify(
                 analyst.share,
                 given.alone[j],
                 given.errors[j],
-                *({n: float(m[i, j]) for i, n in enumerate(names) if i != j} for m in matrices),
-                statements=statements[j],
+                {n: float(rerun[i, j]) for i, n in enumerate(names) if i != j},
+                {n: float(kept[i, j]) for i, n in enumerate(names) if i != j},
+                statements[j],
             )
             for j, analyst in enumerate(asked.plan.analysts)
         }
@@ -353,14 +356,14 @@ def _as_measured(
 def _joins(asked: Asked, given: Outcome, name: str) -> tuple[Join, ...]:
     """Return each join under a mechanism in which analysts join one after the other."""
     analysts = asked.plan.analysts
-    units = _units(asked)
+    units, scale = _units(asked), unit(asked.collective, asked.epsilon_per_record)
     found = []
     for place, joint in enumerate(given.mechanism.joins(asked.collective)):
         names = [analyst.name for analyst in analysts[: place + 1]]
         errors = joint.errors if place + 1 < len(analysts) else given.strategy.errors
-        pairs = zip(names, units * unit(asked.collective, asked.epsilon_per_record), errors)
+        scaled = scale * units[: place + 1] * errors
         brought = asked.plan.epsilon * analysts[place].share
-        found.append(Join((names[-1],), brought, {n: float(u * e) for n, u, e in pairs}))
+        found.append(Join((names[-1],), brought, dict(zip(names, scaled.tolist(), strict=True))))
     return tuple(found)
 
 

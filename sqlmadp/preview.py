@@ -63,7 +63,7 @@ def preview_plan(
         raise ProgrammingError(f"no mechanism {unknown[0]!r}; there are {', '.join(MECHANISMS)}")
     progress("binding statements")
     asked = Asked.bind(plan)
-    previews = Previews(asked, _base(asked))
+    previews = Previews(asked, base_of(asked))
     for name in mechanisms:
         progress(f"mechanism {name}")
         try:
@@ -96,7 +96,7 @@ def _leaving_out(name: str, progress: Callable[[str], None]) -> Callable[[int, i
     return lambda done, total: progress(f"mechanism {name}: {done} of {total} left out")
 
 
-def _base(asked: Asked) -> Base | None:
+def base_of(asked: Asked) -> Base | None:
     """Return the completed release that a plan adds, or has added, analysts to."""
     plan = asked.plan
     if not plan.ledger_path.exists():

@@ -129,9 +129,7 @@ class Release:
     def _certified(self) -> Certificate:
         reads = tuple(tuple(self._reads(each.name)) for each in self.asked.plan.analysts)
         if len(self.measurements) > 1:
-            return certify_late(
-                self.asked, stages_of(self.measurements, self.asked.domain), reads
-            )
+            return certify_late(self.asked, stages_of(self.measurements, self.asked.domain), reads)
         neighbours = self.asked.domain.records_between_neighbours
         total = self.measurement.sensitivity // neighbours
         return certify(self.asked, measured=(self.measurement.blocks, total, reads))

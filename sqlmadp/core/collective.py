@@ -20,9 +20,10 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.core.integers import Strategy
+from sqlmadp.core.cache import Entry, StrategyCache, digest
+from sqlmadp.core.integers import Strategy, certified
 from sqlmadp.core.pour import pour
-from sqlmadp.core.select import select
+from sqlmadp.core.select import CAP_ROOM, select
 from sqlmadp.solve.products import solution_of
 from sqlmadp.solve.residual import Gram, Residuals
 from sqlmadp.solve.solution import Solution
@@ -91,6 +92,7 @@ class Collective:
         capped: Sequence[Capped] | None = None,
         selector: Selector = selected,
         known: Sequence[Rows] = (),
+        cache: StrategyCache | None = None,
     ) -> None:
         """Keep workloads and shares; the shares need not sum to 1.
 
@@ -100,7 +102,7 @@ class Collective:
         what the analyst would have otherwise; None if errors are variances.  ``capped``: parts of
         each analyst's workload with caps for the own selection.
         ``known``: rows that everyone reads besides, measured before, with noise of variance 1 in
-        the units of the errors.
+        the units of the errors.  ``cache``: strategies on disk, used and added to.
         """
         self.workloads = [tuple(sorted(w, key=_by_content)) for w in workloads]
         self.shares = list(shares)
@@ -110,7 +112,8 @@ class Collective:
         self._columns = columns
         self.known = tuple(known)
         self._selector = selector
-        self._selected: dict[bytes, Strategy] = {}
+        self._cache = cache
+        self._selected: dict[str, Strategy] = {}
         self.memory: dict[object, object] = {}
         """What mechanisms worked out for this collective and parts of it, by keys of their own."""
 
@@ -136,6 +139,7 @@ class Collective:
             capped=[self.capped[m] for m in members],
             selector=self._selector,
             known=self.known if known is None else known,
+            cache=self._cache,
         )
         found._selected = self._selected
         found.memory = self.memory
@@ -150,11 +154,11 @@ class Collective:
         """A digest per analyst of all that tells them apart: workload, caps, share, importance."""
         found = []
         for n, workload in enumerate(self.workloads):
-            digest = hashlib.sha256(fingerprint(workload))
+            kind = hashlib.sha256(fingerprint(workload))
             for part, cap in zip(self.capped[n].parts, self.capped[n].caps, strict=True):
-                digest.update(fingerprint(part) + repr(cap).encode())
-            digest.update(repr((self.shares[n], float(self.importance[n]))).encode())
-            found.append(digest.digest())
+                kind.update(fingerprint(part) + repr(cap).encode())
+            kind.update(repr((self.shares[n], float(self.importance[n]))).encode())
+            found.append(kind.digest())
         return found
 
     @cached_property
@@ -190,13 +194,7 @@ class Collective:
         """The number of values of every column."""
         if self._columns is not None:
             return dict(self._columns)
-        parts = [
-            (column, len(part.pieces))
-            for workload in self.workloads
-            for rows in workload
-            for column, part in zip(rows.scope, rows.parts, strict=True)
-        ]
-        return dict(sorted(parts))
+        return values_of(rows for workload in self.workloads for rows in workload)
 
     @cached_property
     def together(self) -> Workload:
@@ -219,13 +217,48 @@ class Collective:
 
     def select(self, workload: Workload, capped: Capped = Capped()) -> Strategy:
         """Return the strategy of a workload; equal workloads share one."""
-        digest = hashlib.sha256(fingerprint(workload))
-        for part, cap in zip(capped.parts, capped.caps, strict=True):
-            digest.update(fingerprint(part) + repr(cap).encode())
-        key = digest.digest()
+        parts = zip(capped.parts, capped.caps, strict=True)
+        caps = (fingerprint(part) + repr(cap).encode() for part, cap in parts)
+        key = digest("strategy", fingerprint(workload), *caps)
         if key not in self._selected:
-            self._selected[key] = self._selector(workload, capped)
+            self._selected[key] = self._stored(key, workload, capped) or self._searched(
+                key, workload, capped
+            )
         return self._selected[key]
+
+    def _stored(self, key: str, workload: Workload, capped: Capped) -> Strategy | None:
+        """Return what the cache has for a workload if it answers all of it within the caps."""
+        entry = None if self._cache is None else self._cache.load(key, values_of(workload))
+        if entry is None or len(entry.strategies) != 1:
+            return None
+        found = recertified(entry.strategies[0], workload)
+        errors = certified(found.blocks, found.total, capped.parts)
+        above = errors > np.array(capped.caps) * (1 + CAP_ROOM)
+        return None if above.any() or not math.isfinite(found.error) else found
+
+    def _searched(self, key: str, workload: Workload, capped: Capped) -> Strategy:
+        found = self._selector(workload, capped)
+        if self._cache is not None:
+            self._cache.save(key, Entry((found,)))
+        return recertified(found, workload)
+
+    def restored(self, rule: str) -> Entry | None:
+        """Return what the cache has for this collective under a rule; errors are to be recomputed.
+
+        The rule names the mechanism and its options.
+        """
+        if self._cache is None:
+            return None
+        return self._cache.load(self._key(rule), self.columns)
+
+    def store(self, rule: str, entry: Entry) -> None:
+        """Keep what was chosen for this collective under a rule."""
+        if self._cache is not None:
+            self._cache.save(self._key(rule), entry)
+
+    def _key(self, rule: str) -> str:
+        known = (rows.fingerprint for rows in self.known)
+        return digest(rule, repr(sorted(self.columns.items())), *self.kinds, "known", *known)
 
     @cached_property
     def strategies(self) -> list[Strategy]:
@@ -318,6 +351,18 @@ class Collective:
         blocks = pour([self.strategies[j] for j in others], [self.factors[j] for j in others])
         total = sum(f * s.total for f, s in zip(self.factors, self.strategies, strict=True))
         return self._poured_errors(blocks, total, others)
+
+
+def values_of(rows: Iterable[Rows]) -> dict[str, int]:
+    """Return the number of values of every column in use."""
+    pairs = (zip(each.scope, each.parts, strict=True) for each in rows)
+    return dict(sorted({(column, len(part.pieces)) for own in pairs for column, part in own}))
+
+
+def recertified(strategy: Strategy, workload: Workload) -> Strategy:
+    """Return a strategy with its error from the integers, the same whether it was stored or not."""
+    [error] = certified(strategy.blocks, strategy.total, [workload])
+    return replace(strategy, error=float(error))
 
 
 def fingerprint(workload: Iterable[Rows]) -> bytes:

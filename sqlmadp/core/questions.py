@@ -117,7 +117,7 @@ def naive_deviations(questions: Sequence[Question]) -> list[Floats]:
 
 
 def _distinct(questions: Iterable[Question]) -> list[Question]:
-    """Return every different question that is not known beforehand once, with its largest weight."""
+    """Return every different question once, with its largest weight, but those known beforehand."""
     found: dict[tuple[bytes, ...], Question] = {}
     for each in questions:
         known = found.get(each.key)

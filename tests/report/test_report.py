@@ -8,14 +8,14 @@ from itertools import pairwise
 import pytest
 from click.testing import CliRunner
 from report.hostile import ALIAS, ANALYST, COMMENT, VALUE
+from sqlmadp.report.buckets import pools
+from sqlmadp.report.words import RULES
 
 from sqlmadp.cli import main
 from sqlmadp.plan import MECHANISMS, Plan
 from sqlmadp.report import write_report
-from sqlmadp.report.buckets import pools
 from sqlmadp.report.content import gather
 from sqlmadp.report.markup import Markup, element
-from sqlmadp.report.words import RULES
 
 TOTAL = "-- name: all\nSELECT COUNT(*) AS n FROM visits"
 AGES = "-- name: ages\nSELECT age, COUNT(*) AS n FROM visits GROUP BY age"

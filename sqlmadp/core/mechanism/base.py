@@ -15,9 +15,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 from sqlmadp.core.collective import Collective, Joint, Workload
 from sqlmadp.errors import ProgrammingError
@@ -25,6 +29,18 @@ from sqlmadp.table.partition import Floats
 
 BOTH = "guaranteed: sharing incentive, non-interference"
 NEITHER = "guaranteed: nothing; the ratios are those of this plan"
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Return a context in which BLAS has one thread: several contend for small matrices."""
+    limit: AbstractContextManager[object] = _blas().limit(limits=1)
+    return limit
+
 
 _registered: dict[str, type[Mechanism]] = {}
 
@@ -47,11 +63,12 @@ class Mechanism(ABC):
 
         Unless the mechanism is ordered, the order of analysts does not matter, bit for bit.
         """
-        if self.ordered:
-            return self._choose(collective)
-        order = collective.arrangement
-        places = sorted(range(len(order)), key=order.__getitem__)
-        return self._choose(collective.arranged).rearranged(places)
+        with one_thread():
+            if self.ordered:
+                return self._choose(collective)
+            order = collective.arrangement
+            places = sorted(range(len(order)), key=order.__getitem__)
+            return self._choose(collective.arranged).rearranged(places)
 
     @abstractmethod
     def _choose(self, collective: Collective) -> Joint:

@@ -31,12 +31,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from sqlmadp.core.cache import Entry
 from sqlmadp.core.collective import Collective, Joint
 from sqlmadp.core.integers import Strategy
 from sqlmadp.core.mechanism.agreement import MOVED_VERTICES, side_by_side, unpoured
-from sqlmadp.core.mechanism.capped import Draft, best_of, draft_over, laid_over, least_capped
+from sqlmadp.core.mechanism.base import one_thread
+from sqlmadp.core.mechanism.capped import (
+    Draft,
+    best_of,
+    draft_over,
+    laid_over,
+    least_capped,
+    within,
+)
 from sqlmadp.core.mechanism.fairness import noise_variance
 from sqlmadp.core.pour import pour
 from sqlmadp.errors import NotCoveredError
@@ -47,6 +55,9 @@ from sqlmadp.table.rows import Rows
 
 MIXTURES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 """Parts of the strategy for everybody that are tried in mixtures with what is poured in."""
+
+RULE = "complement"
+"""What the cache calls it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +89,12 @@ class Complement:
         )
         everyone = listed.arranged
         newcomers = [n for n, share in enumerate(everyone.shares) if share]
-        with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
+        with one_thread():
             own = everyone.of(newcomers, known=()).poured
             poured = everyone.read_by_all(own.blocks, own.total)
             caps = np.full(len(everyone), np.inf)
             caps[newcomers] = poured.errors[newcomers]
-            best = best_of(everyone, _mixtures(everyone, poured), caps, poured)
-            best = best_of(everyone, _searched(everyone, best, caps), caps, best)
+            best = _stored(everyone, caps) or _chosen(everyone, poured, caps)
         places = np.argsort(listed.arrangement).tolist()
         errors = noise_variance(Fraction(1)) * best.errors
         strategy = replace(best, errors=errors).rearranged(places)
@@ -98,8 +108,26 @@ class Complement:
         if added is not None:
             scale = float(epsilon / added.strategy.total) / math.sqrt(noise_variance(Fraction(1)))
             blocks += [block.times(scale) for block in added.strategy.blocks]
-        with threadpool_limits(limits=1):
+        with one_thread():
             return solution_of(blocks).errors(workloads)
+
+
+def _stored(everyone: Collective, caps: Floats) -> Joint | None:
+    """Return what the cache has for these newcomers if its errors, recomputed, are within caps."""
+    entry = everyone.restored(RULE)
+    if entry is None or len(entry.strategies) != 1:
+        return None
+    [strategy] = entry.strategies
+    found = everyone.read_by_all(strategy.blocks, strategy.total)
+    return found if within(found.errors, caps) else None
+
+
+def _chosen(everyone: Collective, poured: Joint, caps: Floats) -> Joint:
+    """Return the best of all candidates; it is stored."""
+    best = best_of(everyone, _mixtures(everyone, poured), caps, poured)
+    best = best_of(everyone, _searched(everyone, best, caps), caps, best)
+    everyone.store(RULE, Entry((Strategy(best.blocks, best.total),)))
+    return everyone.read_by_all(best.blocks, best.total)  # As if it had been stored.
 
 
 def _mixtures(everyone: Collective, poured: Joint) -> Iterator[Joint]:
