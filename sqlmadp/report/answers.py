@@ -73,19 +73,19 @@ def _filter(content: Content) -> Markup:
 
 def accuracy(content: Content) -> Markup:
     """Return the expected error of every statement as a table."""
-    several = len(content.members) > 1
-    headings = [Heading("analyst")] if several else []
-    headings += [Heading("statement"), Heading("rows", right=True), Heading("±", right=True)]
+    headings = [Heading("statement"), Heading("analyst")]
+    headings += [Heading("rows", right=True), Heading("±", right=True)]
     rows = []
     for member, each in content.statements:
-        cells = [Cell(member.name, member.name)] if several else []
         error = math.nan if each.rmse is None else each.rmse
-        cells += [
-            Cell(each.name, each.name),
-            Cell(each.rows, f"{each.rows:,}"),
-            Cell(error, number(error)),
-        ]
-        rows.append(cells)
+        rows.append(
+            [
+                Cell(each.name, each.name),
+                Cell(member.name, member.name),
+                Cell(each.rows, f"{each.rows:,}"),
+                Cell(error, number(error)),
+            ]
+        )
     return table("Accuracy of every statement", headings, rows, file="accuracy")
 
 
