@@ -10,7 +10,10 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
-from sqlmadp.plan import MECHANISMS, Plan
+from sqlmadp.core.mechanism import MECHANISMS as REGISTERED
+from sqlmadp.plan import Plan
+
+MECHANISMS = list(REGISTERED)
 from sqlmadp.preview import Preview
 
 ROOT = Path(__file__).parent.parent

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from sqlmadp.outlook import preview_plan
+
 from sqlmadp.plan import Plan
 
 ROOT = Path(__file__).parent.parent

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from sqlmadp.outlook import preview_plan
 
 from sqlmadp.cli import main
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.outlook import preview_plan
 from sqlmadp.plan import Plan
 from sqlmadp.what_if import Changes, least_epsilon, rounded_up
 

@@ -19,9 +19,9 @@ from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result, is_number
 from sqlmadp.answer.rows import Desk
 from sqlmadp.errors import NotCoveredError
-from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.bound import BoundQuery
 from sqlmadp.sql.kinds import Kind
+from sqlmadp.table.rows import Rows
 
 COLUMNS = (
     ("column", "VARCHAR"),
@@ -54,7 +54,7 @@ def explain(query: BoundQuery, estimate: Estimate) -> Result:
     return Result(COLUMNS, tuple(rows), {})
 
 
-def _gap(parts: Sequence[Block], estimate: Estimate) -> str:
+def _gap(parts: Sequence[Rows], estimate: Estimate) -> str:
     """Return why what was, or would be, measured does not answer all parts; nothing if it does."""
     try:
         for part in parts:
@@ -64,24 +64,24 @@ def _gap(parts: Sequence[Block], estimate: Estimate) -> str:
     return ""
 
 
-def _parts(query: BoundQuery, place: int) -> Sequence[Block]:
+def _parts(query: BoundQuery, place: int) -> Sequence[Rows]:
     """Return what a column is worked out from."""
     measure = query.measures[place]
     if measure is None:
         return query.aggregates
     block = query.top_block
     pieces = [block.pieces[number] for number in block.aggregates[measure].pieces]
-    return [part for piece in pieces for part in piece.blocks]
+    return [part for piece in pieces for part in piece.rows]
 
 
-def _measured(parts: Sequence[Block], groups: int) -> tuple[Any, ...]:
+def _measured(parts: Sequence[Rows], groups: int) -> tuple[Any, ...]:
     """Return scope, cells, groups and answers of what a column is worked out from."""
-    scope = sorted({name for part in parts for name in part.marginal.scope})
+    scope = sorted({name for part in parts for name in part.scope})
     return (
         " x ".join(scope) or "the total",
-        sum(part.marginal.size for part in parts),
+        sum(part.size for part in parts),
         groups,
-        sum(part.rows for part in parts),
+        sum(part.count for part in parts),
     )
 
 

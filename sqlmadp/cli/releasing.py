@@ -139,10 +139,9 @@ def _rehearse(opened: Plan, *, as_json: bool, quiet: bool) -> None:
     from sqlmadp.figures import rehearsal_figures  # noqa: PLC0415
     from sqlmadp.progress import stages  # noqa: PLC0415
     from sqlmadp.rehearsal import rehearse  # noqa: PLC0415
-    from sqlmadp.strategy.cache import StrategyCache, default_directory  # noqa: PLC0415
 
     with stages(3, quiet=quiet) as progress:
-        found = rehearse(opened, StrategyCache(default_directory()), progress)
+        found = rehearse(opened, progress)
     print_notes(found.asked.notes, found.asked.refused, quiet=quiet)
     if as_json:
         print_json(rehearsal_figures(found))

@@ -36,6 +36,9 @@ MAX_LOG_WEIGHT = 6.0
 RIDGE = 1e-12
 """Raise the diagonal by this part of itself while searching; certified errors do without."""
 
+KNOWN_RIDGE = 1e-9
+"""Raise the diagonal of what is known by this part of its mean while searching."""
+
 MANY_BLOCKS = 400
 """Give blocks of equal shape one weight where there are more blocks than this."""
 
@@ -184,6 +187,8 @@ class Search:
     def _collect_known(self, known: Gram) -> None:
         self._known_numbers = known.numbers / self.spaces.multiplicities
         self._known = list(assembled(self.spaces, known).values()) if known.pieces else None
+        for matrix in self._known or ():  # Not every direction of what is known was measured.
+            matrix[np.diag_indices(len(matrix))] += KNOWN_RIDGE * np.trace(matrix) / len(matrix)
 
     def _weight_classes(self) -> Integers:
         if len(self.blocks) <= MANY_BLOCKS:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlmadp.accuracy import unit_noise
 from sqlmadp.analysts import Analyst
 from sqlmadp.answer.expected import expected_error
 from sqlmadp.answer.explain import explain
@@ -25,7 +26,6 @@ from sqlmadp.dbapi.results import Results
 from sqlmadp.declared import domain_of
 from sqlmadp.errors import NotReleasedError, OperationalError, ProgrammingError, SqlError
 from sqlmadp.explaining import explain_statement
-from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.oversized import oversized
 from sqlmadp.plan import Plan
 from sqlmadp.release import Release, find, select
@@ -34,7 +34,6 @@ from sqlmadp.sql.binder import Binder
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
 from sqlmadp.staging import hand_in, held, new_statements
-from sqlmadp.strategy.cache import StrategyCache, default_directory
 from sqlmadp.trial import try_statement
 
 Seen = tuple[Plan, tuple[tuple[int, int, int] | None, ...]]
@@ -118,7 +117,7 @@ class Session:
         made-up answers, or if it has the name of another one.
         """
         query, _ = self._binder.bind(statement)
-        sizes = oversized({self.analyst: [query]}, self.limits, self._plan.mechanism)
+        sizes = oversized({self.analyst: [query]}, self.limits)
         if problems := [problem for _, _, problem in sizes]:
             raise SqlError(problems)
         if (problem := try_statement(query, self.analyst, self._desk)) is not None:
@@ -184,7 +183,7 @@ class Session:
         if release is not None:
             return release.certificate.only(self.analyst)
         forecast = self._forecast(staged)
-        return certify(forecast.asked, _cache()).only(self.analyst)
+        return certify(forecast.asked).only(self.analyst)
 
     def pending(self, what: str) -> NotReleasedError:
         """Return the error that says why there are no rows, and what happens next."""
@@ -225,19 +224,16 @@ class Session:
 
 def _forecast(asked: Asked, analyst: str) -> _Forecast:
     number = [each.name for each in asked.plan.analysts].index(analyst)
-    strategy = select(asked, _cache())
-    variance = noise_variance(strategy.sensitivity, asked.epsilon_per_record)
-    return _Forecast(asked, number, Estimate(asked.domain, strategy.read_by(number), (), variance))
+    strategy = select(asked)
+    blocks = unit_noise(strategy, asked.epsilon_per_record)
+    read = tuple(blocks[place] for place in strategy.reads[number])
+    return _Forecast(asked, number, Estimate(asked.domain, read, (), noise_variance=1.0))
 
 
 def _find(plan: Plan) -> Release | None:
     if not plan.ledger_path.exists() and plan.head is None:
         return None  # Without the work of binding everything.
     return find(Asked.bind_sound(plan))
-
-
-def _cache() -> StrategyCache:
-    return StrategyCache(default_directory())
 
 
 def _states(plan: Plan) -> tuple[tuple[int, int, int] | None, ...]:

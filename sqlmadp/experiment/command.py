@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
+from sqlmadp.cli.options import MechanismName
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.exact_numbers import exact
-from sqlmadp.plan import MECHANISMS
 
 Command = Callable[..., None]
 
@@ -90,7 +90,7 @@ MECHANISM = click.option(
     "--mechanism",
     "mechanisms",
     multiple=True,
-    type=click.Choice(MECHANISMS),
+    type=MechanismName(),
     help="Compare only this mechanism; may be given several times. All of them otherwise.",
 )
 
@@ -183,6 +183,7 @@ def misreport(on: str, **given: Any) -> None:
 
 
 def _run(name: str, given: dict[str, Any]) -> None:
+    from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415
     from sqlmadp.experiment import show  # noqa: PLC0415
     from sqlmadp.experiment.run import run  # noqa: PLC0415
     from sqlmadp.experiment.settings import Settings  # noqa: PLC0415
@@ -194,7 +195,7 @@ def _run(name: str, given: dict[str, Any]) -> None:
         experiment=name,
         most_analysts=given.pop("analysts"),
         epsilon=str(_number(given.pop("epsilon"))),
-        mechanisms=given.pop("mechanisms") or MECHANISMS,
+        mechanisms=given.pop("mechanisms") or tuple(MECHANISMS),
         **given,
     )
     try:

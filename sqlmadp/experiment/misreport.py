@@ -16,18 +16,20 @@ all over one column of cells; marginals of d columns of two values have 2^d cell
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sqlmadp.core.collective import Collective, Joint, Workload
+from sqlmadp.core.mechanism import mechanism
+from sqlmadp.core.mechanism.waterfilling import ratio
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.experiment.instances import over_cells, practical_matrices
 from sqlmadp.experiment.settings import Settings
-from sqlmadp.mechanism.base import settled
-from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.fairness import expected_errors, ratio
+from sqlmadp.solve.products import solution_of
 
 Matrix = NDArray[np.float64]
 
@@ -53,14 +55,13 @@ TRICKS: Mapping[str, Trick] = {
 def misreported(settings: Settings, number: int) -> dict[str, tuple[float, ...] | None]:
     """Return the changes of the liars' true errors by mechanism, in the order of `labels`."""
     workloads = _instance(settings, np.random.default_rng([settings.seed, number]))
+    shares = [Fraction(1, len(workloads))] * len(workloads)
+    honest = collective(workloads, shares)
+    lies = [lie for liar in _liars(workloads) for lie in _lies(workloads, liar, TRICKS, number)]
     found: dict[str, tuple[float, ...] | None] = {}
     for name in settings.mechanisms:
         try:
-            found[name] = tuple(
-                change
-                for liar in _liars(workloads)
-                for change in changes(name, workloads, liar, seed=number).values()
-            )
+            found[name] = tuple(lie.change(name, honest) for lie in lies)
         except NotSupportedError:
             found[name] = None
     return found
@@ -72,7 +73,7 @@ def labels() -> list[tuple[str, str]]:
 
 
 def changes(
-    mechanism: str,
+    name: str,
     workloads: Sequence[Matrix],
     liar: int,
     *,
@@ -80,39 +81,52 @@ def changes(
     seed: int = 0,
 ) -> dict[str, float]:
     """Return the liar's true error by trick, divided by that without it; shares are equal."""
-    share, wanted = Fraction(1, len(workloads)), workloads[liar]
-    [honest] = true_errors(mechanism, workloads, [share] * len(workloads), {liar: wanted})
-    found = {}
+    honest = collective(workloads, [Fraction(1, len(workloads))] * len(workloads))
+    lies = _lies(workloads, liar, tricks, seed)
+    return {trick: lie.change(name, honest) for trick, lie in zip(tricks, lies, strict=True)}
+
+
+@dataclass(frozen=True, eq=False)
+class Lie:
+    """What everybody hands in, and the queries that one of them wants."""
+
+    handed_in: Collective
+    names: range
+    """The analysts as which the liar takes part."""
+    liar: int
+    """The analyst that the liar is in the honest collective."""
+
+    def change(self, name: str, honest: Collective) -> float:
+        """Return the liar's true error under a mechanism, divided by that of honest queries."""
+        wanted = honest.workloads[self.liar]
+        truth = mechanism(name).select(honest).errors[self.liar]
+        joint = mechanism(name).select(self.handed_in)
+        return ratio(min(true_error(joint, n, wanted) for n in self.names), float(truth))
+
+
+def true_error(joint: Joint, analyst: int, wanted: Workload) -> float:
+    """Return the error of queries answered from what an analyst reads; shares sum to 1."""
+    [error] = solution_of(joint.read_by(analyst)).errors([wanted])
+    return float(joint.total**2 * error)
+
+
+def collective(workloads: Sequence[Matrix], shares: Sequence[Fraction]) -> Collective:
+    """Return analysts who hand in matrices over one column of cells."""
+    columns = {"cell": workloads[0].shape[1]}
+    return Collective([over_cells(matrix) for matrix in workloads], shares, columns=columns)
+
+
+def _lies(
+    workloads: Sequence[Matrix], liar: int, tricks: Iterable[str], seed: int
+) -> Iterator[Lie]:
+    share = Fraction(1, len(workloads))
     for trick in tricks:
-        handed_in = TRICKS[trick](wanted, np.random.default_rng([seed, liar]))
-        names = range(liar, liar + len(handed_in))
+        handed_in = TRICKS[trick](workloads[liar], np.random.default_rng([seed, liar]))
+        count = len(handed_in)
         shares = [share] * len(workloads)
-        shares[liar : liar + 1] = [share / len(names)] * len(names)
+        shares[liar : liar + 1] = [share / count] * count
         everyone = [*workloads[:liar], *handed_in, *workloads[liar + 1 :]]
-        found[trick] = ratio(
-            min(true_errors(mechanism, everyone, shares, dict.fromkeys(names, wanted))), honest
-        )
-    return found
-
-
-def true_errors(
-    mechanism: str,
-    handed_in: Sequence[Matrix],
-    shares: Sequence[Fraction],
-    wanted: Mapping[int, Matrix],
-) -> list[float]:
-    """Return the errors of the queries that some analysts want, at epsilon 1.
-
-    The strategy is selected for what everybody handed in; ``wanted[i]`` is answered from what
-    analyst i reads.
-    """
-    columns = [("cell", handed_in[0].shape[1])]
-    workloads = [over_cells(matrix) for matrix in handed_in]
-    chosen = settled(MECHANISMS[mechanism](columns, None), workloads, shares)
-    strategy = chosen.select(workloads, shares)
-    asked = [over_cells(wanted.get(i, matrix)) for i, matrix in enumerate(handed_in)]
-    errors = expected_errors(strategy, asked, Fraction(1))
-    return [errors[i] for i in wanted]
+        yield Lie(collective(everyone, shares), range(liar, liar + count), liar)
 
 
 def _liars(workloads: Sequence[Matrix]) -> tuple[int, int]:

@@ -46,8 +46,6 @@ from scipy import sparse
 
 from sqlmadp.errors import StrategyError
 from sqlmadp.schema.domain import Domain
-from sqlmadp.schema.marginal import Block
-from sqlmadp.table.old_blocks import as_rows
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
@@ -66,7 +64,7 @@ touches; the noise then grows by less than one part in as many."""
 _DIGIT_BITS = 16
 
 
-def checked_blocks(blocks: Sequence[Rows | Block], domain: Domain) -> tuple[Rows, ...]:
+def checked_blocks(blocks: Sequence[Rows], domain: Domain) -> tuple[Rows, ...]:
     """Return canonical copies of ``blocks``; StrategyError if they must not be measured."""
     copies = [_checked(block, domain) for block in blocks]
     if not copies:
@@ -96,10 +94,10 @@ def coarseness(block: Rows) -> int:
     return 1 << max(0, (-(-answer // MAX_ANSWER) - 1).bit_length())
 
 
-def weight_of_record(block: Rows) -> int:
-    """Return by how much one record changes the sums of a block, at all vertices together."""
-    coarse, units = coarseness(block), _units(block)
-    return units if coarse == 1 else -(-units // coarse) + _touched(block)
+def rounding(block: Rows) -> Fraction:
+    """Return how much more than unrounded ones one record moves rounded sums, as weights."""
+    coarse = coarseness(block)
+    return Fraction(0) if coarse == 1 else Fraction(_touched(block) * coarse, _units(block))
 
 
 def exact_answers(block: Rows, sums: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -126,24 +124,22 @@ def _touched(over: Rows) -> int:
     return math.prod(int(part.degrees.max()) + 1 for part in over.parts)
 
 
-def _checked(given: Rows | Block, domain: Domain) -> Rows:
-    over = given.marginal if isinstance(given, Block) else given
-    scope, names = over.scope, {column.name for column in domain.columns}
+def _checked(block: Rows, domain: Domain) -> Rows:
+    scope, names = block.scope, {column.name for column in domain.columns}
     if not isinstance(scope, tuple) or not set(scope) <= names:
         raise StrategyError(f"scope {scope} is not made of declared columns")
     # One spelling of a set of columns: sums are added up by it.
     if list(scope) != sorted(set(scope)):
         raise StrategyError(f"scope {scope} is not in alphabetical order")
-    if len(over.parts) != len(scope):
+    if len(block.parts) != len(scope):
         raise StrategyError(f"scope {scope} does not have one partition per column")
     parts = tuple(
         _checked_partition(part, domain.column(name).size, name)
-        for name, part in zip(scope, over.parts, strict=True)
+        for name, part in zip(scope, block.parts, strict=True)
     )
     size = math.prod(len(part.degrees) + int(part.degrees.sum()) for part in parts)
     if size > MAX_CELLS:
         raise StrategyError(f"scope {scope} has {size} vertices, too many to count")
-    block = as_rows(given)
     copy: Rows
     if isinstance(block, Products):
         copy = _checked_products(block, parts)

@@ -16,6 +16,7 @@ Numerics   Exact integers up to the noise; see `blocks`, `sensitivity` and `nois
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,10 +32,9 @@ from sqlmadp.private import sensitivity as effect
 from sqlmadp.private.blocks import (
     checked_blocks,
     coarseness,
-    divisor,
     exact_answers,
     grain,
-    weight_of_record,
+    rounding,
 )
 from sqlmadp.private.catalogue import check_catalogue
 from sqlmadp.private.data_vector import read_sums
@@ -43,7 +43,6 @@ from sqlmadp.private.ledger import Ledger
 from sqlmadp.private.measurement import Measurement
 from sqlmadp.private.tie import NOTED, Notice, check_tie, move_on, silent, stored, tie
 from sqlmadp.schema.domain import Domain
-from sqlmadp.schema.marginal import Block
 from sqlmadp.table.rows import Rows
 
 READ_FAILED = (
@@ -66,7 +65,7 @@ class Calibrated:
 
 
 def measure(
-    blocks: Sequence[Rows | Block],
+    blocks: Sequence[Rows],
     *,
     source: Source,
     domain: Domain,
@@ -124,20 +123,22 @@ def measure(
     return recorded
 
 
-def calibrate(blocks: Sequence[Rows | Block], *, domain: Domain, epsilon: Fraction) -> Calibrated:
+def calibrate(blocks: Sequence[Rows], *, domain: Domain, epsilon: Fraction) -> Calibrated:
     """Recheck a strategy, and work out its sensitivity and noise scales from nothing else.
 
-    The privacy loss is the sum over all answers of change / scale, and a record changes all blocks
-    together by at most the sensitivity.  So the scale of every block, in units of its grain, is
-    ``sensitivity / (grain * epsilon)``.
+    In units of the rows, a record moves the answers of all blocks together by at most the
+    sensitivity, and by what rounding adds.  The loss is the sum over blocks of change / scale, so
+    the scale of every block, in units of its grain, is ``moves / (grain * epsilon)``.
     """
     checked = checked_blocks(blocks, domain)
     sensitivity = effect.l1_sensitivity(checked, domain)
+    largest = [effect.l1_sensitivity([block], domain) for block in checked]
+    added = [own * rounding(block) for own, block in zip(largest, checked, strict=True)]
+    moves = sensitivity + sum(added, Fraction(0))
     scales = []
-    for block in checked:
-        moves = effect.l1_sensitivity([block], domain)
-        change = moves // divisor(block) * weight_of_record(block)
-        scales.append(noise.noise_scale(change, epsilon * Fraction(moves, sensitivity)))
+    for block, own, more in zip(checked, largest, added, strict=True):
+        change = math.ceil((own + more) / grain(block))  # The block's own largest one.
+        scales.append(noise.noise_scale(change, epsilon * change * grain(block) / moves))
     return Calibrated(
         blocks=checked, epsilon=epsilon, sensitivity=sensitivity, scales=tuple(scales)
     )

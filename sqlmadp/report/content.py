@@ -16,13 +16,11 @@ from sqlmadp.asked import Asked
 from sqlmadp.certificate import Certificate, Skipped
 from sqlmadp.errors import NotSupportedError, ProgrammingError
 from sqlmadp.late import Base
-from sqlmadp.outlook import preview_plan
 from sqlmadp.plan import Plan
-from sqlmadp.preview import Preview, Previews, QueryError
+from sqlmadp.preview import base_of, preview
 from sqlmadp.private import Ledger
-from sqlmadp.release import Progress, Results, asked_and_released
+from sqlmadp.release import Progress, Results, added, asked_and_released, select
 from sqlmadp.report.measured import Measured, measured
-from sqlmadp.table.old_blocks import as_rows
 from sqlmadp.table.rows import Rows
 
 
@@ -162,33 +160,33 @@ def gather(
     if analyst is not None and asked.analyst(analyst) is None:
         names = ", ".join(each.name for each in asked.plan.analysts)
         raise ProgrammingError(f"no analyst {analyst!r} in this plan; there are {names}")
-    beside = [name for name in mechanisms if name != plan.mechanism]
-    wanted = [*beside] if done is not None else [plan.mechanism, *beside]
-    previews = preview_plan(plan, wanted, progress) if wanted else {}
-    found = {name: each for name, each in previews.items() if isinstance(each, Preview)}
-    unsupported = {n: e for n, e in previews.items() if isinstance(e, NotSupportedError)}
-    if plan.mechanism in unsupported:
-        raise unsupported[plan.mechanism]
-    progress("certifying")
-    certificates = {
-        name: Certificate.of(asked, each.outcome, each.bounds, name) for name, each in found.items()
-    }
-    base = previews.base if isinstance(previews, Previews) else None
-    if done is not None:
-        certificates[plan.mechanism] = done.certificate
-        errors, blocks = [], [(each.epsilon, each.blocks) for each in done.measurements]
-    else:
-        chosen = found[plan.mechanism]
-        errors, blocks = [*chosen.queries], _planned(plan, chosen, base)
+    base = None if done is not None else base_of(asked)
+    certificates: dict[str, Certificate] = {}
+    unsupported: dict[str, str] = {}
+    for name in dict.fromkeys([plan.mechanism, *mechanisms]):
+        progress(f"mechanism {name}")
+        try:
+            planned = done is None or name != plan.mechanism
+            certificates[name] = (
+                preview(asked, base, name, progress) if planned else done.certificate
+            )
+        except NotSupportedError as error:
+            if name == plan.mechanism:
+                raise
+            unsupported[name] = str(error)
     progress("answering")
+    measured = base.measurements if base is not None else ()
+    measured = measured if done is None else done.measurements
+    blocks = [(each.epsilon, each.blocks) for each in measured]
+    if done is None:
+        blocks.append(_planned(asked, base))
     return assemble(
         asked,
         certificates,
-        errors,
         reader=analyst,
         results=None if done is None else done.results(),
         base=base,
-        unsupported={name: str(error) for name, error in unsupported.items()},
+        unsupported=unsupported,
         blocks=blocks,
     )
 
@@ -196,7 +194,6 @@ def gather(
 def assemble(
     asked: Asked,
     certificates: Mapping[str, Certificate],
-    errors: Sequence[Sequence[QueryError]],
     *,
     reader: str | None = None,
     results: Results | None = None,
@@ -232,29 +229,26 @@ def assemble(
         units=domain.unit is not None,
         cells=domain.cells,
         analysts=len(plan.analysts),
-        members=tuple(_members(asked, errors, certificates, results, reader)),
+        members=tuple(_members(asked, certificates, results, reader)),
         interference={} if reader is not None else _interference(certificate),
         totals={name: each.total for name, each in certificates.items()},
         unsupported=unsupported or {},
         to_utilitarian=certificate.bounds.beside(certificate.total)[0],
-        promised=certificate.promised,
+        promised=certificate.promise,
         measured=measured(asked, blocks, reader),
         skipped=tuple(e for e in certificate.skipped if reader in (None, e.analyst)),
     )
 
 
-def _planned(
-    plan: Plan, chosen: Preview, base: Base | None
-) -> list[tuple[Fraction, tuple[Rows, ...]]]:
-    """Return what would be measured, beside what was measured before analysts joined."""
-    earlier = [] if base is None else [(each.epsilon, each.blocks) for each in base.measurements]
-    epsilon = plan.epsilon if base is None else base.epsilon(plan)
-    return [*earlier, (epsilon, tuple(as_rows(b) for b in chosen.outcome.strategy.blocks))]
+def _planned(asked: Asked, base: Base | None) -> tuple[Fraction, tuple[Rows, ...]]:
+    """Return what would be measured next, and the epsilon that it would be charged."""
+    if base is None:
+        return asked.plan.epsilon, select(asked).blocks
+    return base.epsilon(asked.plan), added(asked, base).blocks
 
 
 def _members(
     asked: Asked,
-    errors: Sequence[Sequence[QueryError]],
     certificates: Mapping[str, Certificate],
     results: Results | None,
     reader: str | None,
@@ -265,8 +259,9 @@ def _members(
             continue
         standings = {name: _standing(each, analyst.name) for name, each in certificates.items()}
         statements = []
+        accuracy = certificates[asked.plan.mechanism].analysts[analyst.name].statements
         for place, query in enumerate(asked.queries[number]):
-            expected = errors[number][place].rmse if errors else None
+            expected = accuracy[place].rmse
             result, failure = None, ""
             if results is not None:
                 result = results[analyst.name].get(query.name)

@@ -164,6 +164,21 @@ class Solution:
         count = parts[0][1].shape[0]
         return np.hstack([half.reshape(count, -1) for half in halves.values()])
 
+    def covariance(self, tables: Sequence[Rows]) -> Floats:
+        """Return the covariances of all answers to all rows of several tables."""
+        starts = np.cumsum([0, *(rows.count for rows in tables)])
+        halves: dict[Scope, list[tuple[Integers, Floats]]] = {}
+        for start, given in zip(starts, tables, strict=False):
+            rows = self.spaces.resolved(given)
+            for fine, half in self._halves(rows, rows.matrix.toarray().astype(np.float64)):
+                places = start + np.arange(rows.count)
+                halves.setdefault(fine, []).append((places, half.reshape(rows.count, -1)))
+        found = np.zeros((starts[-1], starts[-1]))
+        for parts in halves.values():
+            places, noise = (np.concatenate(each) for each in zip(*parts, strict=True))
+            found[np.ix_(places, places)] += noise @ noise.T
+        return found
+
     def _chunks(self, rows: Rows, numbers: np.ndarray) -> Iterator[np.ndarray]:
         step = max(1, CHUNK // max(1, rows.size))
         for start in range(0, len(numbers), step):
@@ -178,18 +193,24 @@ class Solution:
         """
         single = values[0].ndim == 1
         given = [np.atleast_2d(np.asarray(y, dtype=np.float64).T) for y in values]
-        found = self._solved(self._moments(given))
+        found = self._solved(self._moments(self.blocks, given))
         for _ in range(refinements):
             fitted = Estimate(self, found, single=False)
             rest = [y - fitted.answers(b).T for y, b in zip(given, self.blocks, strict=True)]
-            more = self._solved(self._moments(rest))
+            more = self._solved(self._moments(self.blocks, rest))
             found = {fine: found[fine] + more[fine] for fine in found}
         return Estimate(self, found, single=single)
 
-    def _moments(self, values: Sequence[Floats]) -> dict[Scope, Floats]:
+    def pulled(self, tables: Sequence[Rows], pulls: Sequence[Floats]) -> Estimate:
+        """Return ``X^- C^T l``: by how much estimates move if the rows C are pulled at by l."""
+        single = pulls[0].ndim == 1
+        given = [np.atleast_2d(np.asarray(pull, dtype=np.float64).T) for pull in pulls]
+        return Estimate(self, self._solved(self._moments(tables, given)), single=single)
+
+    def _moments(self, blocks: Sequence[Rows], values: Sequence[Floats]) -> dict[Scope, Floats]:
         """Return ``A^T y`` in every space: (release, fine residual, coordinate)."""
         moments: dict[Scope, Floats] = {}
-        for block, y in zip(self.blocks, values, strict=True):
+        for block, y in zip(blocks, values, strict=True):
             vertices = block.weight * y if block.plain else np.asarray(y @ block.matrix)
             for fine in self.spaces.fine_sets(block):
                 part = self.spaces.coordinates(block, fine, vertices)
@@ -228,6 +249,13 @@ class Estimate:
         total = np.maximum(self._coordinates[()][:, :, place], 0)
         mixed[()][:, :, place] += (1 - kept[:, :, 0]) * total
         return Estimate(self.solution, mixed, single=self._single)
+
+    def plus(self, other: Estimate) -> Estimate:
+        """Return the sum of two estimates of the same strategy."""
+        found = dict(self._coordinates)
+        for fine, own in other._coordinates.items():
+            found[fine] = found[fine] + own if fine in found else own
+        return Estimate(self.solution, found, single=self._single)
 
     def answers(self, rows: Rows) -> Floats:
         """Return the answer of every row, without a check that it was measured."""

@@ -8,6 +8,7 @@ An error there concerns declared values, which are public, so it may be reported
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from sqlmadp.sql.cell_tables import CellTables, scatter
 from sqlmadp.sql.factor import Factor, TooManyCellsError
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.locked import quote
-from sqlmadp.sql.products import Term, terms_of
+from sqlmadp.sql.products import Terms, terms_of
 from sqlmadp.sql.sandbox import Sandbox, explain
 from sqlmadp.sql.stopwatch import TooSlowError
 from sqlmadp.sql.tree import Node, column_names, text
@@ -33,6 +34,12 @@ FALSE, NULL, TRUE = 0, 1, 2
 _BATCH = 50
 _TRIAL, _ALONE = 0.2, 0.6
 """The parts of the allowed time for evaluating many predicates at once, and one by itself."""
+
+NO_NUMBERS = ("DATE", "TIMESTAMP")
+"""Types whose values are not summed."""
+
+CONFIRMED_CELLS = 1 << 12
+"""Confirm products of columns on at most this many cells, and look at all cells otherwise."""
 
 Texts = NDArray[np.object_]
 
@@ -93,6 +100,7 @@ class Evaluator:
         self._truths: dict[str, Factor] = {}
         self._keys: dict[str, KeyValues] = {}
         self._arguments: dict[str, Argument] = {}
+        self._terms: dict[str, Terms | None] = {}
         self._found: dict[str, list[float]] = {}
 
     def prepare(self, predicates: Iterable[Node]) -> None:
@@ -145,23 +153,62 @@ class Evaluator:
             self._arguments[key] = self._evaluate_argument(node)
         return self._arguments[key]
 
-    def terms(self, node: Node) -> tuple[Term, ...] | None:
-        """Return what is summed as products of functions of single columns; None if it is none."""
+    def terms(self, node: Node) -> Terms | None:
+        """Return what is summed as products of functions of single columns; None if it is none.
 
+        DuckDB has the last word: on the cells where the functions are smallest and largest, and
+        where they are NULL, the products must be what DuckDB makes of the whole expression.
+        """
+        key = text(node)
+        if key not in self._terms:
+            found = self._product_terms(node)
+            if found is not None and len(found.present) > 1 and not self._confirmed(node, found):
+                found = None
+            self._terms[key] = found
+        return self._terms[key]
+
+    def _product_terms(self, node: Node) -> Terms | None:
         def values(part: Node) -> NDArray[np.float64]:
             found = self.argument(part)
+            if found.type in NO_NUMBERS or not np.isfinite(found.numbers).all():
+                raise EvaluationError(part, "its values are no finite numbers")
             (name,) = column_names(part)
             size = self.domain.column(name).size
             if not found.factor.columns:
                 places = np.full(size, int(found.factor.values))
             else:
-                places = found.factor.values[found.factor.partitions[0].labels]
+                places = found.factor.values[found.factor.partitions[0].pieces]
             return np.asarray(np.append(found.numbers, np.nan)[places])
 
         try:
             return terms_of(node, values)
         except _WRONG:
             return None  # A part fails where the whole does not.
+
+    def _confirmed(self, node: Node, terms: Terms) -> bool:
+        columns = [c for c in self.domain.columns if c.name in terms.present]
+        cells = {}
+        for column in columns:
+            vectors = [term.functions[column.name] for term in terms.terms]
+            there = np.flatnonzero(terms.present[column.name] > 0)
+            if not len(there):
+                return False
+            ends = [there[end(v[there])] for v in vectors for end in (np.argmin, np.argmax)]
+            missing = np.flatnonzero(terms.present[column.name] == 0)[:1]
+            cells[column.name] = np.unique([*ends, *missing]).astype(np.int64)
+        if math.prod(map(len, cells.values())) > CONFIRMED_CELLS:
+            return False
+        source, number = self._cells.product(columns, cells)
+        ours = terms.at(cells).transpose(
+            [list(terms.present).index(column.name) for column in columns]
+        )
+        sql = f"SELECT {number} AS cell, TRY_CAST(({text(node)}) AS DOUBLE) AS value FROM {source}"
+        fetched = self._fetch(node, sql)
+        order = np.argsort(np.asarray(fetched["cell"]))
+        theirs = np.ma.filled(np.ma.asarray(fetched["value"], dtype=np.float64), np.nan)[order]
+        # NULL adds nothing to a sum, as 0 does.
+        pair = np.nan_to_num(ours.reshape(-1)), np.nan_to_num(theirs)
+        return bool(np.allclose(*pair, rtol=1e-9, atol=1e-9))
 
     def _evaluate_argument(self, node: Node) -> Argument:
         columns = self._cells.columns(node)
@@ -171,7 +218,7 @@ class Evaluator:
         kind = self._type(node, values)
         as_number = (
             "epoch_us(CAST(value AS TIMESTAMP))"
-            if kind in ("DATE", "TIMESTAMP")
+            if kind in NO_NUMBERS
             else "TRY_CAST(value AS DOUBLE)"
         )
         fetched = self._fetch(

@@ -259,6 +259,11 @@ MANY_NUMBERS = 2**24
 """Take rows with more coefficients than this, written out, to treat all vertices differently."""
 
 
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return by how much the cell number grows with each column's group."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
 def kronecker(factors: Iterable[Floats]) -> Floats:
     """Return the Kronecker product of several matrices; the number 1 for none."""
     found: Floats = np.ones((1, 1))

@@ -17,7 +17,8 @@ from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.keys import FEW_CELLS, keys_of
 from sqlmadp.private.together import MOST_BYTES, answer_bytes, counted_together
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import TOTAL, Marginal, Partition
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 FIRST, LAST = date(2020, 2, 27), date(2020, 3, 2)
 ODD = (math.inf, -math.inf, math.nan, None)
@@ -69,8 +70,8 @@ def counted_in_python(domain, marginal, records):
         if None in cells:
             continue
         place = 0
-        for name, partition in zip(marginal.scope, marginal.partitions, strict=True):
-            place = place * partition.size + partition.labels[cells[names.index(name)]]
+        for name, partition in zip(marginal.scope, marginal.parts, strict=True):
+            place = place * partition.size + partition.pieces[cells[names.index(name)]]
         counts[place] += 1
     return counts
 
@@ -99,10 +100,10 @@ def marginals_of(draw, domain, scopes):
     for scope in scopes:
         names = tuple(sorted(scope))
         sizes = [domain.column(name).size for name in names]
-        yield Marginal(
+        yield Rows(
             names,
             tuple(
-                Partition.of(np.array(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))))
+                Partition.flat(np.array(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))))
                 if draw(st.booleans())
                 else Partition.finest(n)
                 for n in sizes
@@ -163,7 +164,7 @@ def csv_counts(tmp_path):
     def count(column, *fields):
         (tmp_path / "t.csv").write_bytes(b"\n".join([column.name.encode(), *fields, b""]))
         domain = Domain(table="t", columns=(column,))
-        marginal = Marginal((column.name,), (Partition.finest(column.size),))
+        marginal = Rows((column.name,), (Partition.finest(column.size),))
         (counts,) = counts_of(Source(location="t.csv", folder=tmp_path), domain, [marginal])
         return {column.describe(cell): int(n) for cell, n in enumerate(counts) if n}
 
@@ -216,7 +217,7 @@ def test_bytes_that_are_no_text_are_read_as_null_and_stop_nothing(tmp_path, dict
     assert b"XXword" in written
     path.write_bytes(written.replace(b"XXword", b"\xff\xfeword"))
     word = Column(name="word", type="category", values=("a", "b"))
-    marginal = Marginal(("word",), (Partition.finest(3),))
+    marginal = Rows(("word",), (Partition.finest(3),))
     source = Source(location="t.parquet", folder=tmp_path)
     (counts,) = counts_of(source, Domain(table="t", columns=(word,)), [marginal])
     assert counts.tolist() == [1000, 0, 1000]
@@ -227,7 +228,7 @@ def test_a_collation_does_not_merge_values(tmp_path):
         connection.execute("CREATE TABLE t (word VARCHAR COLLATE NOCASE)")
         connection.execute("INSERT INTO t VALUES ('a'), ('A'), ('a'), ('B')")
     word = Column(name="word", type="category", values=("a", "A", "b"))
-    marginal = Marginal(("word",), (Partition.finest(4),))
+    marginal = Rows(("word",), (Partition.finest(4),))
     source = Source(location="t.duckdb", folder=tmp_path)
     (counts,) = counts_of(source, Domain(table="t", columns=(word,)), [marginal])
     assert counts.tolist() == [2, 1, 0, 1]
@@ -238,8 +239,8 @@ GOOD, BAD = ("a", 7, True, 0, FIRST, 0.5), ("a", 7, True, 99, FIRST, 0.5)
 
 def test_a_record_that_breaks_the_promise_of_one_column_is_counted_in_no_scope(tmp_path):
     source = write_table(tmp_path, [GOOD, BAD], "parquet")
-    word = Marginal(("word",), (Partition.finest(4),))
-    counts = counts_of(source, domain_of(complete=[3]), [word, TOTAL])
+    word = Rows(("word",), (Partition.finest(4),))
+    counts = counts_of(source, domain_of(complete=[3]), [word, Rows((), (), 1)])
     assert [count.tolist() for count in counts] == [[0, 1, 0, 0], [1]]
 
 
@@ -248,17 +249,17 @@ def test_an_undeclared_value_is_seen_only_where_its_column_is_counted(tmp_path):
     source = write_table(tmp_path, [GOOD, BAD, nothing], "parquet")
     domain = domain_of()
     word, age = (
-        Marginal(("word",), (Partition.finest(4),)),
-        Marginal(("age",), (Partition.finest(5),)),
+        Rows(("word",), (Partition.finest(4),)),
+        Rows(("age",), (Partition.finest(5),)),
     )
-    counts = counts_of(source, domain, [word, age, TOTAL])
+    counts = counts_of(source, domain, [word, age, Rows((), (), 1)])
     assert [count.tolist() for count in counts] == [[0, 2, 0, 1], [0, 1, 0, 0, 2], [3]]
 
 
 def test_an_empty_table_has_zeros_everywhere(tmp_path):
     domain = domain_of(nullable=True, outside="clamp")
-    word = Marginal(("word",), (Partition.finest(4),))
-    counts = counts_of(write_table(tmp_path, [], "parquet"), domain, [word, TOTAL])
+    word = Rows(("word",), (Partition.finest(4),))
+    counts = counts_of(write_table(tmp_path, [], "parquet"), domain, [word, Rows((), (), 1)])
     assert [count.tolist() for count in counts] == [[0, 0, 0, 0], [0]]
 
 
@@ -282,7 +283,7 @@ def test_many_cuts_are_searched_correctly(tmp_path):
     values = [half / 2 for half in range(2001)]
     with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT range / 2 AS size FROM range(2001)")
-    marginal = Marginal(("size",), (Partition.finest(size.size),))
+    marginal = Rows(("size",), (Partition.finest(size.size),))
     (counts,) = counts_of(Source(location="t.duckdb", folder=tmp_path), domain, [marginal])
     expected = Counter(size.cell_of_real(value) for value in values)
     assert {cell: n for cell, n in enumerate(counts.tolist()) if n} == expected
@@ -292,7 +293,7 @@ def test_a_value_that_is_declared_twice_counts_its_records_once(tmp_path):
     with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a', 'b', 'c']) AS word")
     word = Column(name="word", type="category", values=("a", "b", "a"))
-    marginal = Marginal(("word",), (Partition.finest(4),))
+    marginal = Rows(("word",), (Partition.finest(4),))
     source = Source(location="t.duckdb", folder=tmp_path)
     (counts,) = counts_of(source, Domain(table="t", columns=(word,)), [marginal])
     assert counts.sum() == 4
@@ -319,7 +320,7 @@ def test_a_scope_of_very_many_cells_is_counted_without_one_number_a_cell(tmp_pat
 
 def finest(domain, *names):
     parts = tuple(Partition.finest(domain.column(name).size) for name in names)
-    return Marginal(names, parts)
+    return Rows(names, parts)
 
 
 def together(domain, scopes):

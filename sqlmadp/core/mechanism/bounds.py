@@ -25,7 +25,7 @@ import numpy as np
 
 from sqlmadp.core.collective import Collective
 from sqlmadp.core.layout import as_asked
-from sqlmadp.core.mechanism.fairness import noise_variance
+from sqlmadp.core.mechanism.fairness import unit
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.solve.residual import Residuals
 from sqlmadp.solve.solution import assembled
@@ -53,18 +53,17 @@ class Bounds:
 
 
 def bounds(collective: Collective, epsilon: Fraction) -> Bounds:
-    """Return the totals that any mechanism's total error can be compared with.
-
-    Errors are weighted by importance, in units of the least one.
-    """
-    unit = noise_variance(epsilon)
+    """Return the totals that any mechanism's total error can be compared with."""
     everyone = collective.arranged
+    # `together` weighs errors in units of the least importance, and its budget is 1.
+    least = float(everyone.importance.min()) / float(everyone.whole) ** 2
+    scale = least * unit(everyone, epsilon)
     try:
-        utilitarian = unit * everyone.select(everyone.together).error
+        utilitarian = scale * everyone.select(everyone.together).error
     except NotCoveredError:
         utilitarian = None
     root = _sum_of_singular_values(as_asked(everyone.together))
-    return Bounds(utilitarian, None if root is None else unit * root**2)
+    return Bounds(utilitarian, None if root is None else scale * root**2)
 
 
 def _sum_of_singular_values(workload: list[Rows]) -> float | None:

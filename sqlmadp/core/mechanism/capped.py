@@ -21,6 +21,7 @@ from sqlmadp.core.integers import rounded, split_by_scope
 from sqlmadp.core.p_identity import MAX_HEIGHT
 from sqlmadp.core.search import CAP_SLACK, FEWEST_STEPS, Search, Top, UnmeasuredError
 from sqlmadp.table.partition import Floats, Partition, common
+from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows, Scope, lifting
 
 ROOM = 2e-4
@@ -49,6 +50,11 @@ class Draft:
     blocks: list[Rows]
     weights: Floats
     rows: list[Top]
+
+    @property
+    def fixed(self) -> list[Rows]:
+        """The rows that are only weighed."""
+        return [own for own in self.rows if isinstance(own, Rows)]
 
 
 def within(errors: Floats, caps: Floats) -> bool:
@@ -85,7 +91,8 @@ def least_capped(
     """Return a strategy near a draft of least weighted error, as far as the caps allow.
 
     ``feasible_first``: go to where errors are least in units of their caps before that.  None if
-    the draft leaves something unmeasured, or is too large to be searched in.
+    the draft leaves something unmeasured, is too large to be searched in, or consists of products,
+    whose factors are selected column by column and not weighed by this search.
     """
     firsts, numbers = collective.distinct
     workloads = [collective.workloads[n] for n in firsts]
@@ -94,7 +101,11 @@ def least_capped(
     np.minimum.at(limits, numbers, caps)
     # Whoever asks nothing has no error, and any cap will do.
     aims = np.where(limits > 0, limits * (1 - ROOM), 1.0) * float(collective.whole) ** 2
-    search = Search(draft.blocks, draft.rows, workloads, move=move)
+    blocks, unit = [*draft.blocks, *draft.fixed, *collective.known], float(collective.whole)
+    if any(isinstance(block, Products) for block in blocks):
+        return None
+    known = [rows.times(1 / unit) for rows in collective.known]
+    search = Search(draft.blocks, draft.rows, workloads, move=move, known=known)
     if search.affordable < FEWEST_STEPS:
         return None
     try:
@@ -119,10 +130,7 @@ def made(collective: Collective, draft: Draft) -> Joint:
     """Return a draft as integers, read by all."""
     blocks, total = rounded(draft.blocks, draft.weights, draft.rows)
     split = [part for block in blocks for part in split_by_scope(block)]
-    firsts, numbers = collective.distinct
-    members = collective.of(firsts)
-    errors = members.read_by_all(split, total).errors * float(members.whole / collective.whole) ** 2
-    return collective.read_by_all(split, total, errors[numbers])
+    return collective.read_by_all(split, total)
 
 
 def laid_over(workload: Sequence[Rows], scopes: Iterable[Scope]) -> list[Rows] | None:

@@ -23,6 +23,7 @@ class Independent(Mechanism):
 
     name = "independent"
     promise = BOTH
+    separate = True
 
     def _choose(self, collective: Collective) -> Joint:
         blocks: list[Rows] = []

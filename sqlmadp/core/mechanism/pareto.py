@@ -28,9 +28,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
+from sqlmadp.core.cache import Entry
 from sqlmadp.core.collective import Collective, Joint, Workload
+from sqlmadp.core.integers import Strategy
 from sqlmadp.core.mechanism.agreement import Agreement, Constant, OnScopes, Plain, constant_of
 from sqlmadp.core.mechanism.base import Mechanism, registered
 from sqlmadp.core.mechanism.capped import within
@@ -114,6 +117,19 @@ class Settled(Mechanism):
 
 
 def _settle(everyone: Collective) -> Settled:
+    """Return the rule that analysts settle on, checked with errors recomputed from integers."""
+    entry = everyone.restored(Pareto.name)
+    found = None if entry is None else _read(entry, everyone)
+    if found is None:
+        entry = _written(everyone, _searched(everyone))
+        everyone.store(Pareto.name, entry)
+        found = _read(entry, everyone)
+    if found is None:  # Rounding put an error above its cap.
+        found = Settled(_agreement=Plain(), _known={tuple(everyone.kinds): everyone.poured})
+    return found
+
+
+def _searched(everyone: Collective) -> Settled:
     poured = everyone.poured
     kinds = tuple(everyone.kinds)
     if len(everyone) == 1 or not poured.errors.any():
@@ -132,6 +148,71 @@ def _settle(everyone: Collective) -> Settled:
         if settled is not None:
             return settled
     return Settled(_agreement=Plain(), _known={kinds: poured})
+
+
+class _Words(msgspec.Struct):
+    """What was agreed on, beside strategies: a constant one, or one per collective."""
+
+    constant: bool = False
+    scopes: list[tuple[str, ...]] = []
+    search: bool = True
+    kinds: list[list[str]] = []
+    """Of every collective's analysts, in hexadecimal digits; of everyone first."""
+
+
+def _written(everyone: Collective, settled: Settled) -> Entry:
+    agreement, known = settled._agreement, dict(settled._known)
+    strategies: list[Strategy] = []
+    words = _Words()
+    if isinstance(agreement, Constant):
+        strategies = [Strategy(agreement.blocks, agreement.total)]
+        words = _Words(constant=True)
+    elif isinstance(agreement, OnScopes):
+        first = tuple(everyone.kinds)
+        order = [first, *sorted(known.keys() - {first})]
+        strategies = [Strategy(known[kinds].blocks, known[kinds].total) for kinds in order]
+        names = [[kind.hex() for kind in kinds] for kinds in order]
+        words = _Words(scopes=list(agreement.scopes), search=agreement.search, kinds=names)
+    return Entry(tuple(strategies), (msgspec.json.encode(words).decode(),))
+
+
+def _read(entry: Entry, everyone: Collective) -> Settled | None:
+    """Return what was settled on; None if it is not for these analysts or exceeds a cap."""
+    try:
+        words = msgspec.json.decode(entry.words[0], type=_Words)
+    except (msgspec.DecodeError, IndexError):
+        return None
+    first, poured = tuple(everyone.kinds), everyone.poured
+    if words.constant and len(entry.strategies) == 1:
+        [strategy] = entry.strategies
+        agreement = Constant(strategy.blocks, strategy.total)
+        return Settled(_agreement=agreement, _known={first: agreement.free(everyone)})
+    if not words.kinds:
+        return Settled(_agreement=Plain(), _known={first: poured})
+    collectives = {first: everyone}
+    for i in sorted({everyone.kinds.index(kind) for kind in everyone.kinds}):
+        smaller = everyone.without(i).arranged
+        collectives[tuple(smaller.kinds)] = smaller
+    stored = {
+        tuple(bytes.fromhex(kind) for kind in kinds): strategy
+        for kinds, strategy in zip(words.kinds, entry.strategies, strict=False)
+    }
+    if stored.keys() != collectives.keys():
+        return None
+    known = {}
+    least = dict(zip(everyone.kinds, poured.errors, strict=True))
+    for kinds, collective in collectives.items():
+        own = collective.read_by_all(stored[kinds].blocks, stored[kinds].total)
+        if kinds != first:
+            if not within(own.errors, collective.poured.errors):
+                return None
+            for kind, error in zip(kinds, own.errors, strict=True):
+                least[kind] = min(least[kind], error)
+        known[kinds] = own
+    if not within(known[first].errors, np.array([least[kind] for kind in everyone.kinds])):
+        return None
+    rule = OnScopes(tuple(words.scopes), words.search, known[first].blocks)
+    return Settled(_agreement=rule, _known=known)
 
 
 def _agreements(everyone: Collective) -> Iterator[OnScopes]:

@@ -4,12 +4,14 @@ Let e_j(k) be analyst j's error once k analysts are in, with their shares of eps
 measures what that analyst would alone.  Joining, analyst k brings a share, and then
 
     least  sum_j w_j e_j(k)    subject to  e_j(k) <= e_j(k - 1)    for everyone already in
-                               and         e_k(k) <= Waterfilling's, or that of *pouring in*,
+                               and         e_k(k) <= Waterfilling's of the k analysts.
 
-whichever is larger.  Pouring in measures all that was to be measured before, with the same weight,
-and beside it what analyst k would measure alone with that share.  It only adds rows, so it
-satisfies all of this, and it is the last candidate.  Every candidate is made of integers first, and
-its errors are recomputed from those.
+*Pouring in* measures all that was to be measured before, with the same weight, and beside it what
+analyst k would measure alone with that share.  It only adds rows, so nobody's error rises and the
+newcomer does no worse than alone.  It may still miss the last cap: what was chosen before k came
+need not hold the rows that k would have shared under Waterfilling, and moving weight there can cost
+those already in.  If no candidate meets the cap, that of pouring in takes its place.  Every
+candidate is made of integers first, and its errors are recomputed from those.
 
 Guaranteed, by construction:
     ratchet             e_j(n) <= e_j(k) for everyone who was in at k, and every later n;
@@ -26,6 +28,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from sqlmadp.core.cache import Entry
 from sqlmadp.core.collective import Collective, Joint
 from sqlmadp.core.integers import Strategy
 from sqlmadp.core.mechanism.agreement import MOVED_VERTICES, side_by_side, unpoured
@@ -37,6 +40,7 @@ from sqlmadp.core.mechanism.capped import (
     laid_over,
     least_capped,
     mixed,
+    within,
 )
 from sqlmadp.core.pour import pour
 
@@ -94,18 +98,40 @@ def _join(before: _In | None, inside: Collective) -> _In:
     if before is None:
         alone = inside.read_by_all(own.blocks, own.total)
         return _In(alone, alone)
-    poured = _poured_in(before.joint, own, inside)
+    entry = inside.restored(Ratchet.name)
+    found = None if entry is None else _read(entry, before, inside)
+    if found is not None:
+        return found
+    chosen = _searched(before, inside)
+    pair = tuple(Strategy(each.blocks, each.total) for each in (chosen.joint, chosen.lead))
+    inside.store(Ratchet.name, Entry(pair))
+    return _read(Entry(pair), before, inside) or chosen
+
+
+def _read(entry: Entry, before: _In, inside: Collective) -> _In | None:
+    """Return a join, its errors recomputed from integers; None if somebody would be worse off."""
+    if len(entry.strategies) != 2:
+        return None
+    joint, lead = (inside.read_by_all(each.blocks, each.total) for each in entry.strategies)
+    promised = np.append(before.joint.errors, inside.alone[-1])
+    return _In(joint, lead) if within(joint.errors, promised) else None
+
+
+def _searched(before: _In, inside: Collective) -> _In:
+    poured = _poured_in(before.joint, inside.strategies[-1], inside)
     if not poured.errors.any():  # Nobody asks anything.
         return _In(poured, poured)
-    newcomer = max(poured.errors[-1], inside.poured.errors[-1])
-    caps = np.append(before.joint.errors, newcomer)
+    strict = np.append(before.joint.errors, inside.poured.errors[-1])
+    loose = np.append(before.joint.errors, max(poured.errors[-1], inside.poured.errors[-1]))
     best = poured
     lead, goal, drafts = _leading(before, poured, inside)
     for draft, move in drafts:
-        if inside.importance @ best.errors <= (1 + NEAR) * goal:
+        met = within(best.errors, strict)
+        if met and inside.importance @ best.errors <= (1 + NEAR) * goal:
             break
-        found = least_capped(inside, draft, caps, move=move, steps=STEPS, rounds=ROUNDS)
-        best = best_of(inside, [found], caps, best)
+        found = least_capped(inside, draft, strict, move=move, steps=STEPS, rounds=ROUNDS)
+        met = met or (found is not None and within(found.errors, strict))
+        best = best_of(inside, [found], strict if met else loose, best)
     return _In(best, lead)
 
 

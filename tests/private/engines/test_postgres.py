@@ -18,8 +18,9 @@ from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.measure import READ_FAILED
 from sqlmadp.private.tie import note_of
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Marginal, Partition
 from sqlmadp.sql.constraints import Allowed
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 SECRET = "secret-7310"
 OWN_SERVER = pytest.mark.skipif(
@@ -65,7 +66,7 @@ def spent(folder):
 
 
 def counted(counts_of, location, column):
-    marginal = Marginal((column.name,), (Partition.finest(column.size),))
+    marginal = Rows((column.name,), (Partition.finest(column.size),))
     (counts,) = counts_of(location, Domain(table="t", columns=(column,)), [marginal])
     return {column.describe(cell): int(n) for cell, n in enumerate(counts) if n}
 

@@ -1,14 +1,14 @@
 """Total errors and CPU time beside those frozen in baseline.json, and where they are worse.
 
-    python benchmarks/compare_core.py [REFERENCE] [--only practical sf1 ...] [--instances 20]
-    python benchmarks/compare_core.py [REFERENCE] --freeze FILE
+    python benchmarks/regression.py [REFERENCE] [--only practical sf1 ...] [--instances 20]
+    python benchmarks/regression.py [REFERENCE] --freeze FILE
 
 The paper's practical and marginal instances by mechanism (REFERENCE holds them, see
 `paper_instances.py`; without it they are left out), marginals of up to three columns, the census
 tables with everybody left out once, and large scopes.  Printed is, for each group of cases, the
 median and the largest ratio of total errors to the baseline's, and CPU seconds of both; each case
 whose error is more than --allowed above the baseline is listed, and the run fails if there is one.
---freeze writes the figures to a file: numbers only, and beside whatever else is in it.
+--freeze writes the figures to a file, added to what it holds.
 """
 
 import os
@@ -22,20 +22,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import large_scopes
 import marginals_scale
 import paper_instances
 import sf1
+from bound_plan import collective
 from threadpoolctl import threadpool_limits
 
-from sqlmadp.asked import Asked
-from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.fairness import expected_errors, outcome
-from sqlmadp.plan import Plan
-from sqlmadp.strategy.kronecker import select_kronecker
-from sqlmadp.workload.workload import Workload
+from sqlmadp.core.collective import Collective
+from sqlmadp.core.mechanism import MECHANISMS, mechanism
+from sqlmadp.core.mechanism.fairness import outcome
 
 BASELINE = Path(__file__).parent / "baseline.json"
 Case = tuple[str, Callable[[], float]]
@@ -62,46 +61,43 @@ def scale() -> Iterator[Case]:
     for columns, values, ways in ((8, 2, [1]), (8, 2, [2]), (8, 2, [3]), (20, 10, [0, 1, 2, 3])):
         blocks = marginals_scale.ways(columns, values, ways)
         label = f"scale {columns} columns of {values} {'+'.join(map(str, ways))}-way"
-        yield label, lambda blocks=blocks: marginals_scale.total_error(Workload.of(blocks))
+        yield label, lambda blocks=blocks: marginals_scale.total_error(blocks)
 
 
 def census() -> Iterator[Case]:
     """Yield the census tables, with and without both fairness measures."""
     with tempfile.TemporaryDirectory() as folder:
-        asked = Asked.bind(Plan.open(sf1.write(Path(folder))))
-    shares = [analyst.share for analyst in asked.plan.analysts]
+        everyone = collective(sf1.write(Path(folder)))
 
-    def selected(name: str) -> float:
-        strategy = MECHANISMS[name](asked.columns, None).select(asked.workloads, shares)
-        return sum(expected_errors(strategy, asked.workloads, asked.plan.epsilon))
-
-    def left_out(name: str) -> float:
-        mechanism = MECHANISMS[name](asked.columns, None)
-        return outcome(mechanism, asked.workloads, shares, asked.plan.epsilon).total_error
+    def left_out() -> float:
+        found = outcome(mechanism("waterfilling"), fresh(everyone), Fraction(1))
+        found.work_out()
+        return found.total_error
 
     for name in sf1.MECHANISMS_SHOWN:
-        yield f"sf1 {name}", lambda name=name: selected(name)
-    yield "sf1 waterfilling, everybody left out once", lambda: left_out("waterfilling")
+        yield f"sf1 {name}", lambda name=name: total_error(name, everyone)
+    yield "sf1 waterfilling, everybody left out once", left_out
 
 
 def large() -> Iterator[Case]:
     """Yield pairs of prefixes of two columns, and two analysts' ranges on 256 x 256."""
     for side in (64, 256):
-        yield (
-            f"large prefixes {side} x {side}",
-            lambda side=side: 2 * select_kronecker(*large_scopes.prefixes(side)).error,
-        )
+        yield f"large prefixes {side} x {side}", lambda side=side: large_scopes.pairs_error(side)
     with tempfile.TemporaryDirectory() as folder:
         plan = large_scopes.lay_out(Path(folder), large_scopes.VALUES, large_scopes.RANGES)
-        asked = Asked.bind(Plan.open(plan))
-    shares = [analyst.share for analyst in asked.plan.analysts]
-
-    def selected(name: str) -> float:
-        strategy = MECHANISMS[name](asked.columns, None).select(asked.workloads, shares)
-        return sum(expected_errors(strategy, asked.workloads, asked.plan.epsilon))
-
+        everyone = collective(plan)
     for name in ("identity", "utilitarian", "waterfilling"):
-        yield f"large ranges {name}", lambda name=name: selected(name)
+        yield f"large ranges {name}", lambda name=name: total_error(name, everyone)
+
+
+def total_error(name: str, everyone: Collective) -> float:
+    """Return a mechanism's total error at epsilon 1, with nothing known of other mechanisms."""
+    return 2 * float(mechanism(name).select(fresh(everyone)).errors.sum())
+
+
+def fresh(everyone: Collective) -> Collective:
+    """Return the same analysts, without the strategies that were selected for them."""
+    return Collective(everyone.workloads, everyone.shares, columns=everyone.columns)
 
 
 def measure(cases: Iterator[Case], known: Figures, keep: Path | None) -> Figures:

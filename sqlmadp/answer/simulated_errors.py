@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sqlmadp.answer.derived import derive
 from sqlmadp.answer.made_up import Estimated
 from sqlmadp.answer.matching import Key, row_keys
-from sqlmadp.answer.rows import Desk, Rows, answers_of
+from sqlmadp.answer.rows import Desk, ResultRows, answers_of
 from sqlmadp.sql.bound import BoundQuery
 
 Matrix = NDArray[np.float64]
@@ -79,7 +79,7 @@ def _one_by_one(
     for draw in range(draws):
         for block, own in zip(query.blocks, answers, strict=True):
             desk.fill(block, derive(block, [columns[:, draw] for columns in own]))
-        rows: Rows = desk.run(query, query.untouched)
+        rows: ResultRows = desk.run(query, query.untouched)
         runs.append(dict(zip(row_keys(query, rows) or (), rows, strict=False)))
     return runs
 
