@@ -9,8 +9,6 @@ from urllib.parse import unquote
 import pytest
 from click.testing import CliRunner
 from report.hostile import ALIAS, ANALYST, COMMENT, VALUE
-from sqlmadp.report.buckets import pools
-from sqlmadp.report.words import RULES
 
 from sqlmadp.cli import main
 from sqlmadp.plan import MECHANISMS, Plan
