@@ -79,7 +79,7 @@ def _filter(content: Content) -> Markup:
 def accuracy(content: Content) -> Markup:
     """Return the expected error of every statement as a table."""
     headings = [Heading("statement"), Heading("analyst")]
-    headings += [Heading(title, right=True) for title in ("rows", "±", "to one by one")]
+    headings += [Heading(title, right=True) for title in ("rows", "±", "relative to one by one")]
     rows = []
     for member, each in content.statements:
         rows.append(

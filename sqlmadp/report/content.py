@@ -315,15 +315,13 @@ def _standing(certificate: Certificate, analyst: str) -> Standing:
 def _own_verdict(reader: str, standings: Mapping[str, Given]) -> str:
     """Say in one sentence what an analyst gains, in errors as they are stated."""
     ratio = standings[reader].ratio
+    alone = "alone with the same share"
     if ratio > 1 + TINY:
-        return f"{reader} is worse off than alone with their own share"
+        return f"taking part makes the answers to {reader} less accurate than {alone}"
     if not 0 < ratio < 1 - BARELY:
-        return f"{reader} is not worse off than alone with their own share"
+        return f"taking part leaves the answers to {reader} as accurate as {alone}"
     times = math.sqrt(1 / ratio)
-    return (
-        f"{reader} is better off than alone with their own share: answers are {times:.2g} times "
-        "as accurate"
-    )
+    return f"taking part makes the answers to {reader} {times:.2g} times as accurate as {alone}"
 
 
 def _matrix(names: Sequence[str], caused: Mapping[str, Mapping[str, float]]) -> Interference:

@@ -51,10 +51,15 @@ def fairness(content: Content) -> Markup:
                 "error. Below 1 the others gain, at 1 nothing changes, above 1 (marked !) they "
                 "are harmed.",
             ),
-            _matrix(content.interference, "Squared error with the row's analyst to that without"),
+            _matrix(
+                content.interference,
+                "Squared error with the row's analyst to that without",
+                "interference",
+            ),
         ]
     if content.within_agreement != content.interference:
-        parts.append(_matrix(content.within_agreement, "The same within the agreement"))
+        name = "The same within the agreement"
+        parts.append(_matrix(content.within_agreement, name, "within agreement"))
     if content.joins:
         parts += [element("h3", "Who joined when"), _joins(content)]
     if len(content.totals) > 1 or content.unsupported:
@@ -100,14 +105,14 @@ def _standings(content: Content) -> Markup:
     return table(name, headings, rows, file="fairness")
 
 
-def _matrix(ratios: Interference, name: str) -> Markup:
+def _matrix(ratios: Interference, name: str, file: str) -> Markup:
     names = list(ratios)
     headings = [Heading("joining"), *(Heading(name, right=True) for name in names)]
     rows = [
         [Cell(joining, joining), *(_shaded(ratios[joining].get(other)) for other in names)]
         for joining in names
     ]
-    return table(name, headings, rows, file=name, kind="heat influence")
+    return table(name, headings, rows, file=file, kind="heat influence")
 
 
 def _joins(content: Content) -> Markup:

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from report.hostile import ALIAS, ANALYST, COMMENT, VALUE
 
 from sqlmadp.cli import main
-from sqlmadp.plan import MECHANISMS, Plan
+from sqlmadp.core.mechanism import MECHANISMS
+from sqlmadp.plan import Plan
 from sqlmadp.report import write_report
 from sqlmadp.report.content import gather
 from sqlmadp.report.markup import Markup, element
@@ -99,8 +100,9 @@ def test_a_released_page_is_a_certificate_with_rows(pages):
         "adding or removing one record changes the probability of any outcome by at most the "
         "factor 2.72",
         "by at most 20.1",
-        "Nobody is worse off than alone; the expected error of the whole is",
+        "Nobody is worse off than alone with their own share; the expected error of the whole is",
         "nobody does worse than alone with their share (sharing incentive)",
+        "Each answer is at least as accurate as alone, one by one; on average",
         "What is not promised",
     ):
         assert part in said
@@ -112,7 +114,7 @@ def test_an_analysts_page_has_nothing_of_the_others(pages):
     for part in ("bob", "the_secret_of_bob", "bobs_count", "Neil"):
         assert part not in words(text)
     assert "carol asks 3 statements" in words(text)
-    assert "carol is better off than alone: answers are" in words(text)
+    assert "Taking part makes the answers to carol 1." in words(text)
     own = pages.text("bob")
     for part in ("carol", "Neil", "places", "of age", "right-to-left"):
         assert part not in words(own)
@@ -134,7 +136,7 @@ def test_a_violation_is_said_in_the_certificate_and_marked_in_the_chart(plans, t
     made = CliRunner().invoke(main, ["report", str(path), "--out", str(tmp_path / "page.html")])
     assert made.exit_code == 0, made.output
     said = words((tmp_path / "page.html").read_text())
-    assert "carol is worse off together than alone; the expected error" in said
+    assert "Worse off than alone with their own share: carol; the expected error" in said
     assert re.search(r"carol\W+[\d/]+ [\d.,]+ [\d.,]+ \d+\.\d+ !", said)
 
 
@@ -182,7 +184,7 @@ def ids_of(text):
 
 def test_answers_come_first_and_before_a_release_the_expected_accuracy(pages):
     rest = ["privacy", "method"]
-    assert ids_of(pages.text("released")) == ["answers", "verdict", "fairness", *rest]
+    assert ids_of(pages.text("released")) == ["answers", "verdict", "fairness", "accuracy", *rest]
     assert ids_of(pages.text("preview")) == ["accuracy", "verdict", "fairness", "answers", *rest]
 
 
@@ -249,7 +251,7 @@ def test_every_table_can_be_downloaded_with_all_its_digits(plans):
     files = downloads(text)
     assert set(files) == {
         *("alice_ages.csv", "bob_all.csv", "fairness.csv", "interference.csv", "charges.csv"),
-        "measured.csv",
+        *("measured.csv", "accuracy.csv"),
     }
     assert text.count("<table") == len(files) - 1  # A single number has a file, and no table.
     head, *rows = files["alice_ages.csv"]
@@ -257,6 +259,9 @@ def test_every_table_can_be_downloaded_with_all_its_digits(plans):
     assert rows == [[*map(str, row)] for row in release.rows("alice", "ages").with_errors().rows]
     assert files["fairness.csv"][0][:2] == ["analyst", "share"]
     assert [row[0] for row in files["fairness.csv"][1:]] == ["alice", "bob"]
+    accuracy = release.certificate.analysts["alice"].statements[0]
+    stated = ["ages", "alice", "21", repr(accuracy.rmse), repr(accuracy.factor)]
+    assert files["accuracy.csv"][1] == stated
 
 
 def test_a_file_holds_values_that_look_like_markup_as_they_are(pages):
