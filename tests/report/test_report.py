@@ -114,7 +114,7 @@ def test_an_analysts_page_has_nothing_of_the_others(pages):
     for part in ("bob", "the_secret_of_bob", "bobs_count", "Neil"):
         assert part not in words(text)
     assert "carol asks 3 statements" in words(text)
-    assert "Taking part makes the answers to carol 1." in words(text)
+    assert "Taking part makes the answers to carol 3 times as accurate as alone" in words(text)
     own = pages.text("bob")
     for part in ("carol", "Neil", "places", "of age", "right-to-left"):
         assert part not in words(own)
@@ -133,6 +133,7 @@ def test_what_a_page_is_made_from_has_nothing_of_the_others_either(plans):
 
 def test_a_violation_is_said_in_the_certificate_and_marked_in_the_chart(plans, tmp_path):
     path = plans.write({"alice": AGES, "bob": AGES, "carol": TOTAL}, mechanism="utilitarian")
+    path.write_text('measure = "squared"\n' + path.read_text())
     made = CliRunner().invoke(main, ["report", str(path), "--out", str(tmp_path / "page.html")])
     assert made.exit_code == 0, made.output
     said = words((tmp_path / "page.html").read_text())
@@ -260,7 +261,7 @@ def test_every_table_can_be_downloaded_with_all_its_digits(plans):
     assert files["fairness.csv"][0][:2] == ["analyst", "share"]
     assert [row[0] for row in files["fairness.csv"][1:]] == ["alice", "bob"]
     accuracy = release.certificate.analysts["alice"].statements[0]
-    stated = ["ages", "alice", "21", repr(accuracy.rmse), repr(accuracy.factor)]
+    stated = ["ages", "alice", "20", repr(accuracy.rmse), repr(accuracy.factor)]
     assert files["accuracy.csv"][1] == stated
 
 
