@@ -336,7 +336,7 @@ def _nothing_asked(plan: Plan, analyst: Analyst) -> Problem:
         code="nothing-asked",
         message=f"{analyst.name!r} has handed in no statement yet",
         hint=f"Name SQL files in [analysts.{analyst.name}], or let {analyst.name!r} hand "
-        "statements in: sqlmadp.connect, execute, commit.",
+        "statements in: HAND IN SELECT ... on a connection.",
     )
 
 

@@ -321,7 +321,11 @@ def released(plan: Plan, notice: Progress = lambda _: None) -> Release:
     """Return the completed release of a plan without spending or reading anything."""
     _, done = asked_and_released(plan, notice)
     if done is None:
-        raise NotReleasedError("this plan has not been released yet; run 'sqlmadp release' first")
+        raise NotReleasedError(
+            f"the release of plan {str(plan.path)!r} is pending, so there are no rows yet; run "
+            f"'sqlmadp release {plan.path}' first. EXPLAIN SELECT ... shows how exact an answer "
+            "would be"
+        )
     return done
 
 

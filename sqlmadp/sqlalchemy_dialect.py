@@ -6,6 +6,11 @@
 One table is there, the private one, with the columns that the schema declares; public tables are
 there too.  Reflection reads the schema file and nothing else.  Statements are DuckDB's SQL:
 names are matched in any case, and whatever is not a counting SELECT is refused.
+
+Before the release a SELECT is checked and has no rows; ``HAND IN SELECT ...`` hands it in, and
+returns all that was handed in.  Statements that are built in Python have an option for it:
+
+    connection.execute(select(...), execution_options={"hand_in": "by_ward"})  # or True: no name
 """
 
 from __future__ import annotations
@@ -19,6 +24,8 @@ from sqlalchemy.engine import URL, default, reflection
 from sqlalchemy.engine.interfaces import (
     ConnectArgsType,
     DBAPIConnection,
+    DBAPICursor,
+    ExecutionContext,
     ReflectedColumn,
     ReflectedForeignKeyConstraint,
     ReflectedIndex,
@@ -92,6 +99,19 @@ class SqlmadpDialect(default.DefaultDialect):
         """Tell that a connection is alive: it is as long as it is open."""
         dbapi_connection.cursor().close()
         return True
+
+    def do_execute(
+        self,
+        cursor: DBAPICursor,
+        statement: str,
+        parameters: Any,
+        context: ExecutionContext | None = None,
+    ) -> None:
+        """Execute a statement; with the option ``hand_in``, hand it in."""
+        name = context.execution_options.get("hand_in") if context is not None else None
+        if name:
+            statement = f"HAND IN {'' if name is True else f'AS {name} '}{statement}"
+        cursor.execute(statement, parameters)
 
     def _get_server_version_info(self, connection: Connection) -> tuple[int, ...]:
         from importlib.metadata import version  # noqa: PLC0415
