@@ -2,6 +2,8 @@
 
     sqlmadp:///plan.toml?analyst=alice         relative to the working folder
     sqlmadp:////data/plan.toml?analyst=alice   from the root
+    ...?analyst=alice&errors=true              with columns for standard errors and 95% intervals
+    ...?analyst=alice&dialect=postgres         with another dialect of SQL than the plan's own
 
 One table is there, the private one, with the columns that the schema declares; public tables are
 there too.  Reflection reads the schema file and nothing else.  Statements are DuckDB's SQL:
@@ -49,6 +51,8 @@ _TYPES: dict[str, Callable[[], TypeEngine[Any]]] = {
     "TIMESTAMP": types.TIMESTAMP,
 }
 
+_SWITCH = {"true": True, "false": False}
+
 
 class _Preparer(compiler.IdentifierPreparer):
     """Writes tables without a schema: statements name them so."""
@@ -84,16 +88,16 @@ class SqlmadpDialect(default.DefaultDialect):
 
     def create_connect_args(self, url: URL) -> ConnectArgsType:
         """Return what ``sqlmadp.connect`` is called with."""
-        given = dict(url.query)
-        analyst, dialect = given.pop("analyst", None), given.pop("dialect", None)
-        several = isinstance(dialect, tuple)
-        if not url.database or not isinstance(analyst, str) or several or given or url.host:
+        named: dict[str, Any] = dict(url.query)
+        known = {"analyst"} <= named.keys() <= {"analyst", "dialect", "errors"}
+        single = all(isinstance(value, str) for value in named.values())
+        errors = named.get("errors", "false")
+        if not (url.database and known and single) or url.host or errors not in _SWITCH:
             raise ArgumentError(
-                "an address of sqlmadp names a plan and one analyst, maybe a dialect of SQL, and "
-                "nothing else: sqlmadp:///plan.toml?analyst=alice"
+                "an address of sqlmadp names a plan and one analyst, maybe a dialect of SQL and "
+                "errors=true, and nothing else: sqlmadp:///plan.toml?analyst=alice"
             )
-        named = {} if dialect is None else {"dialect": dialect}
-        return (url.database,), {"analyst": analyst, **named}
+        return (url.database,), named | {"errors": _SWITCH[errors]}
 
     def do_ping(self, dbapi_connection: DBAPIConnection) -> bool:
         """Tell that a connection is alive: it is as long as it is open."""

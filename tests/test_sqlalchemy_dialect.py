@@ -129,6 +129,17 @@ def test_polars_reads_through_the_engine_and_through_a_plain_connection(engine, 
         assert frame.rows() == by_sex
 
 
+def test_frames_have_errors_where_the_address_asks_for_them(folder, by_sex):
+    engine = sqlalchemy.create_engine(f"sqlmadp:///{folder.path}?analyst=alice&errors=true")
+    for read in (pandas.read_sql, polars.read_database):
+        frame = read(f"{BY_SEX} ORDER BY sex", engine)
+        assert list(frame.columns) == ["sex", "n", "n_stderr", "n_low", "n_high"]
+        assert list(frame["n"]) == [n for _, n in by_sex]
+        low, n, high = (list(frame[name]) for name in ("n_low", "n", "n_high"))
+        assert all(a < b < c for a, b, c in zip(low, n, high, strict=True))
+    engine.dispose()
+
+
 # Before the release: the same rule in every tool.
 
 TOTAL = "SELECT COUNT(*) AS n FROM visits"
@@ -215,6 +226,8 @@ def test_a_statement_built_in_python_is_handed_in_by_an_option(before, option, n
         "sqlmadp://host/plan.toml?analyst=alice",
         "sqlmadp:///plan.toml?analyst=alice&analyst=bob",
         "sqlmadp:///plan.toml?analyst=alice&epsilon=9",
+        "sqlmadp:///plan.toml?analyst=alice&errors=maybe",
+        "sqlmadp:///plan.toml?analyst=alice&dialect=duckdb&dialect=postgres",
     ],
 )
 def test_an_address_that_names_no_plan_or_no_analyst_is_refused(address):

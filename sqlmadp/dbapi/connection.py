@@ -48,14 +48,20 @@ from sqlmadp.sql.statements import Statement, explained, handed_in, split, withd
 
 
 def connect(
-    plan: str | os.PathLike[str] | Plan, *, analyst: str, dialect: str | None = None
+    plan: str | os.PathLike[str] | Plan,
+    *,
+    analyst: str,
+    dialect: str | None = None,
+    errors: bool = False,
 ) -> Connection:
     """Return a connection of one analyst to a plan, given as a file or as an open plan.
 
-    ``dialect`` is that of the SQL on this connection; the plan's own otherwise.
+    ``dialect`` is that of the SQL on this connection; the plan's own otherwise.  With ``errors``
+    three columns follow every answer ``n`` in all rows: n_stderr, its standard error, and n_low and
+    n_high, the ends of its 95% interval.
     """
     path = plan.path if isinstance(plan, Plan) else Path(plan)
-    return Connection(path, analyst, dialect)
+    return Connection(path, analyst, dialect, errors=errors)
 
 
 def _no_two_phases(*_: object) -> NoReturn:
@@ -81,9 +87,11 @@ class Connection:
 
     xid = tpc_begin = tpc_prepare = tpc_commit = tpc_rollback = tpc_recover = _no_two_phases
 
-    def __init__(self, path: Path, analyst: str, dialect: str | None = None) -> None:
+    def __init__(
+        self, path: Path, analyst: str, dialect: str | None = None, *, errors: bool = False
+    ) -> None:
         """Open the plan at ``path``; use `connect`."""
-        self._dialect = dialect
+        self._dialect, self._errors = dialect, errors
         self._lock = threading.RLock()
         with reporting():
             self._session: Session | None = Session(path, analyst)
@@ -201,17 +209,21 @@ class Connection:
         if (name := withdrawn(statement)) is not None:
             return Answered(session.withdraw(name))
         if session.look() is not None:
-            return Answered(session.answer(statement))
+            return self._answered(session, statement)
         return Pending(session.check(statement))
 
-    def _result(self, executed: Executed) -> Result:
-        """Return the rows of what was executed; NotReleasedError if there are none yet."""
+    def _answered(self, session: Session, statement: Statement) -> Answered:
+        answer = session.answer(statement)
+        return Answered(answer.with_errors() if self._errors else answer, answer.rmse)
+
+    def _with_rows(self, executed: Executed) -> Answered:
+        """Return what was executed with its rows; NotReleasedError if there are none yet."""
         if isinstance(executed, Answered):
-            return executed.result
+            return executed
         with self._lock, reporting():
             session = self._open()
             if session.look() is not None:
-                return session.answer(executed.query.statement)
+                return self._answered(session, executed.query.statement)
             raise self._pending(session, executed)
 
     def _expected_error(self, executed: Executed) -> Mapping[str, tuple[float, ...]]:
@@ -219,7 +231,7 @@ class Connection:
             session = self._open()
             if isinstance(executed, Pending) and session.look() is None:
                 return session.expected_error(executed.query)
-            return self._result(executed).rmse
+            return self._with_rows(executed).rmse
 
     def _pending(self, session: Session, executed: Pending) -> NotReleasedError:
         if executed.query.statement.text in session.queries().values():

@@ -89,11 +89,10 @@ class Cursor:
     @property
     def result(self) -> Result:
         """Return all rows at once: as tuples, DuckDB relation, Arrow, pandas or polars."""
-        executed = self._executed()
-        result = self.connection._result(executed)
-        if isinstance(executed, Pending) and self._sets:
-            self._sets[self._set] = Answered(result)
-        return result
+        executed = self.connection._with_rows(self._executed())
+        if self._sets:
+            self._sets[self._set] = executed
+        return executed.result
 
     @property
     def expected_error(self) -> Mapping[str, tuple[float, ...]]:

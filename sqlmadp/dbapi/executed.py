@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlmadp.answer.result import Result, number
 from sqlmadp.answer.table import TextTable
@@ -15,6 +15,8 @@ class Answered:
     """A statement with its rows."""
 
     result: Result
+    rmse: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """For every column that is an answer: the expected error of each row."""
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
