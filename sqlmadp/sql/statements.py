@@ -191,8 +191,13 @@ def withdrawn(statement: Statement) -> str | None:
     return None if found is None else found[1]
 
 
-def changes_what_is_asked(sql: str) -> bool:
-    """Tell whether a text is HAND IN or WITHDRAW, with comments or none in front of it."""
+def is_explain(sql: str) -> bool:
+    """Tell whether a text is EXPLAIN, with comments or none in front of it."""
+    return any(_EXPLAIN.match(sql[start:]) for start, *_ in _of_duckdb(sql))
+
+
+def is_of_an_analyst(sql: str) -> bool:
+    """Tell whether a text is HAND IN or WITHDRAW, which say nothing without an analyst."""
     return any(
         _HAND_IN.match(sql[start:]) or _WITHDRAW.fullmatch(sql[start:end])
         for start, end, *_ in _of_duckdb(sql)
