@@ -31,6 +31,7 @@ from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.parameters import with_parameters
 from sqlmadp.sql.statements import Statement, split_each
 from sqlmadp.staging import staged_statements
+from sqlmadp.toml_file import dotted
 from sqlmadp.workload.reduce import reduced
 from sqlmadp.workload.workload import Workload
 
@@ -335,8 +336,8 @@ def _nothing_asked(plan: Plan, analyst: Analyst) -> Problem:
         file=str(plan.path),
         code="nothing-asked",
         message=f"{analyst.name!r} has handed in no statement yet",
-        hint=f"Name SQL files in [analysts.{analyst.name}], or let {analyst.name!r} hand "
-        "statements in: HAND IN SELECT ... on a connection.",
+        hint=f"Name SQL files in [{dotted(('analysts', analyst.name))}], or let {analyst.name!r} "
+        "execute HAND IN SELECT ... on a connection.",
     )
 
 

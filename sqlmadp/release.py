@@ -13,6 +13,7 @@ What is charged is answered: all that ``answer`` makes was made before, from mad
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -322,9 +323,9 @@ def released(plan: Plan, notice: Progress = lambda _: None) -> Release:
     _, done = asked_and_released(plan, notice)
     if done is None:
         raise NotReleasedError(
-            f"the release of plan {str(plan.path)!r} is pending, so there are no rows yet; run "
-            f"'sqlmadp release {plan.path}' first. EXPLAIN SELECT ... shows how exact an answer "
-            "would be"
+            f"the release of plan {str(plan.path)!r} is pending, so there are no rows yet. EXPLAIN "
+            "in front of a statement shows how exact its answer would be. The curator runs: "
+            f"sqlmadp release {shlex.quote(str(plan.path))}"
         )
     return done
 

@@ -86,7 +86,7 @@ def test_magics_hand_in_what_is_typed_so_and_nothing_else(tmp_path):
         "%sql WITHDRAW total",
     )
     assert outcomes == [True, True, False, True]
-    for said in ("handed in now", "this statement has been handed in", "withdrawn now"):
+    for said in ("handed in now", "This statement has been handed in", "withdrawn now"):
         assert said in shown
     assert [line for line in staged.read_text().splitlines() if "-- name" in line] == [
         "-- name: adults"

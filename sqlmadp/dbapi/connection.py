@@ -36,7 +36,6 @@ from sqlmadp.dbapi.probe import probed
 from sqlmadp.dbapi.session import Session
 from sqlmadp.errors import (
     InterfaceError,
-    NotReleasedError,
     NotSupportedError,
     ProgrammingError,
 )
@@ -224,7 +223,7 @@ class Connection:
             session = self._open()
             if session.look() is not None:
                 return self._answered(session, executed.query.statement)
-            raise self._pending(session, executed)
+            raise session.pending_statement(executed.query.statement)
 
     def _expected_error(self, executed: Executed) -> Mapping[str, tuple[float, ...]]:
         with self._lock, reporting():
@@ -232,15 +231,6 @@ class Connection:
             if isinstance(executed, Pending) and session.look() is None:
                 return session.expected_error(executed.query)
             return self._with_rows(executed).rmse
-
-    def _pending(self, session: Session, executed: Pending) -> NotReleasedError:
-        if executed.query.statement.text in session.queries().values():
-            return session.pending("this statement has been handed in")
-        return session.pending(
-            "this statement is in order, and it is not handed in. To hand it in, execute it with "
-            "HAND IN in front: HAND IN SELECT ..., or HAND IN AS a_name SELECT ...; to see how "
-            "exact it would be, with EXPLAIN in front"
-        )
 
     def _statement(
         self, session: Session, operation: object, parameters: Parameters | None

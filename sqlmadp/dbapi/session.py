@@ -9,6 +9,7 @@ included.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +43,9 @@ Seen = tuple[Plan, tuple[tuple[int, int, int] | None, ...]]
 
 STAGED_COLUMNS = tuple((name, "VARCHAR") for name in ("name", "state", "file", "statement"))
 """The columns of the list of what an analyst has handed in."""
+
+MAX_COPIED = 300
+"""Repeat statements of at most this many characters in a message, to be copied."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +147,7 @@ class Session:
         """
         if self.look() is not None:
             return explain_statement(self._plan, statement, self.analyst)
+        self.check(statement)  # What could not be handed in has no error to expect.
         forecast = self._forecast([statement])
         return explain(forecast.bound(statement), forecast.estimate)
 
@@ -228,9 +233,20 @@ class Session:
     def pending(self, what: str) -> NotReleasedError:
         """Return the error that says why there are no rows, and what happens next."""
         return NotReleasedError(
-            f"the release of plan {str(self.path)!r} is pending, so there are no rows yet; {what}. "
-            "When everyone has handed in, the curator runs "
-            f"'sqlmadp release {self.path}', or Plan.open(...).release() in Python"
+            f"the release of plan {str(self.path)!r} is pending, so there are no rows yet. When "
+            "everyone has handed in, the curator runs: sqlmadp release "
+            f"{shlex.quote(str(self.path))}\n{what}"
+        )
+
+    def pending_statement(self, statement: Statement) -> NotReleasedError:
+        """Return the error that says why a statement has no rows, and what to type."""
+        if any(statement.key == own.key for own in self._own()):
+            return self.pending("This statement has been handed in.")
+        text = statement.text
+        copied = text if len(text) <= MAX_COPIED and text.isprintable() else "SELECT ..."
+        return self.pending(
+            "This statement is in order, and it is not handed in. EXPLAIN in front of it shows how "
+            f"exact it would be; HAND IN in front of it hands it in:\n    HAND IN {copied}"
         )
 
     def _me(self) -> Analyst:
@@ -254,7 +270,7 @@ class Session:
     def _released(self) -> Release:
         release = self.look()
         if release is None:
-            raise self.pending("what was handed in is not measured")
+            raise self.pending("What was handed in is not measured yet.")
         return release
 
     def _forecast(self, more: Sequence[Statement]) -> _Forecast:

@@ -213,7 +213,7 @@ def test_fetching_before_the_release_says_what_happens_next(staging, pending, fe
     with pytest.raises(OperationalError) as refused:
         getattr(cursor, fetch)()
     assert isinstance(refused.value, NotReleasedError)
-    for part in ("pending", "it is not handed in", "HAND IN SELECT", f"sqlmadp release {pending}"):
+    for part in ("pending", "it is not handed in", f"HAND IN {OLD}", f"sqlmadp release {pending}"):
         assert part in str(refused.value)
     staging.hand_in(OLD)
     with pytest.raises(NotReleasedError, match="has been handed in"):
