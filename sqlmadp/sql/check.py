@@ -38,7 +38,7 @@ _CLASSES: dict[type[exp.Expr], tuple[str, str, str]] = {
     exp.Collate: (
         "collation",
         "collations are not supported",
-        "Compare lower(...) with lower(...) instead.",
+        "Compare both sides in lower case, with lower().",
     ),
     exp.Dot: ("function", "functions are named without a schema", ""),
     exp.PositionalColumn: (
