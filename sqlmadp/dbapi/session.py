@@ -72,7 +72,7 @@ class Session:
         self._plan = Plan.open(path)
         self._me()
         self._binder = Binder(domain_of(self._plan), self._plan.limits)
-        self._desk = Desk(self._plan.limits.outer_seconds)
+        self._desk = Desk(self._plan.limits)
         self._results = Results()
         self._forecasts: dict[tuple[str, ...], _Forecast] = {}
         self.queries()
