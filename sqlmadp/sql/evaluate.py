@@ -90,6 +90,16 @@ class Argument:
     """The DuckDB type of the values."""
 
 
+def binned(argument: Argument, bins: int) -> Argument:
+    """Return an argument with neighbouring values merged into at most so many, the middle ones."""
+    count = len(argument.texts)
+    width = -(-count // bins)
+    middles = np.minimum(np.arange(0, count, width) + (width - 1) // 2, count - 1)
+    values = argument.factor.values
+    factor = argument.factor.map(np.where(values < 0, values, values // width)).reduce()
+    return Argument(factor, argument.texts[middles], argument.numbers[middles], argument.type)
+
+
 class Evaluator:
     """Evaluates resolved expressions over the cells of a domain, and remembers the results."""
 
@@ -168,22 +178,30 @@ class Evaluator:
         return self._terms[key]
 
     def _product_terms(self, node: Node) -> Terms | None:
-        def values(part: Node) -> NDArray[np.float64]:
-            found = self.argument(part)
-            if found.type in NO_NUMBERS or not np.isfinite(found.numbers).all():
-                raise EvaluationError(part, "its values are no finite numbers")
-            (name,) = column_names(part)
-            size = self.domain.column(name).size
-            if not found.factor.columns:
-                places = np.full(size, int(found.factor.values))
-            else:
-                places = found.factor.values[found.factor.partitions[0].pieces]
-            return np.asarray(np.append(found.numbers, np.nan)[places])
-
         try:
-            return terms_of(node, values)
+            return terms_of(node, self._numbers)
         except _WRONG:
             return None  # A part fails where the whole does not.
+
+    def _numbers(self, node: Node) -> NDArray[np.float64]:
+        """Return the value of an expression of one column on every cell; NaN where it is NULL."""
+        columns = self._cells.columns(node)
+        source, number = self._cells.product(columns)
+        sql = text(node)
+        if self._type(node, f"SELECT ({sql}) AS value, 0 AS cell FROM {source}", 0) in NO_NUMBERS:
+            raise EvaluationError(node, "its values are no numbers")
+        fetched = self._fetch(
+            node,
+            f"SELECT {number} AS cell, TRY_CAST(({sql}) AS DOUBLE) AS value, "
+            f"({sql}) IS NULL AS missing FROM {source}",
+        )
+        missing = np.asarray(fetched["missing"], dtype=bool)
+        values = np.ma.filled(np.ma.asarray(fetched["value"], dtype=np.float64), np.nan)
+        if not np.isfinite(values[~missing]).all():
+            raise EvaluationError(node, "its values are no finite numbers")
+        found = np.empty(len(values))
+        found[np.asarray(fetched["cell"], dtype=np.int64)] = np.where(missing, np.nan, values)
+        return found
 
     def _confirmed(self, node: Node, terms: Terms) -> bool:
         columns = [c for c in self.domain.columns if c.name in terms.present]
@@ -241,9 +259,9 @@ class Evaluator:
             kind,
         )
 
-    def _type(self, node: Node, sql: str) -> str:
+    def _type(self, node: Node, sql: str, place: int = 1) -> str:
         try:
-            return self.sandbox.types(sql)[1]
+            return self.sandbox.types(sql)[place]
         except duckdb.Error as error:
             raise EvaluationError(node, explain(error)[0]) from None
 
