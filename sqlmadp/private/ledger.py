@@ -80,10 +80,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | Path, *, budget: Fraction, head: str | None = None) -> Ledger:
-        """Open the ledger at ``path``, or create it with ``budget`` if there is none.
-
-        ``head`` pins the ledger: it must be one of the hashes of its chain.
-        """
+        """Open the ledger at ``path``, or create it; ``head`` must be a hash of its chain."""
         ledger = cls.prepare(path, budget=budget, head=head)
         ledger.make()
         return ledger
