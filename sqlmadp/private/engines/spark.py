@@ -136,8 +136,8 @@ def open_table(source: Source, master: str, table: str) -> SparkTable:
     """Open a table, or Parquet files, behind a session of the Spark that ``master`` names."""
     session, end = _quiet(
         lambda: _session(master, source.memory),
-        f"source {source.shown!r}: no Spark session could be had; see that Java 17 is on PATH, and "
-        "that the master runs",
+        f"source {source.shown!r}: no Spark session could be started. Install Java 17, put it on "
+        "PATH, and check that the master is running",
     )
     try:
         for name, value in _SETTINGS.items():
