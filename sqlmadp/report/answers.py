@@ -29,6 +29,11 @@ MOST_ACROSS = 24
 SHOWN_ROWS = 100
 """Rows of a table in the page; the file to download has all."""
 
+ACCURACY = (
+    "± is one standard error of the noise in a typical count or sum of the statement. The last "
+    "column compares its square with that of asking one by one, the analyst's share split evenly "
+    "over their statements: 1 is no better, 0.25 is half the error."
+)
 NOISE = (
     "± is one standard error of the noise, for the records that were included; the box says which "
     "were not."
@@ -73,20 +78,24 @@ def _filter(content: Content) -> Markup:
 
 def accuracy(content: Content) -> Markup:
     """Return the expected error of every statement as a table."""
-    several = len(content.members) > 1
-    headings = [Heading("analyst")] if several else []
-    headings += [Heading("statement"), Heading("rows", right=True), Heading("±", right=True)]
+    headings = [Heading("statement"), Heading("analyst")]
+    headings += [Heading(title, right=True) for title in ("rows", "±", "relative to one by one")]
     rows = []
     for member, each in content.statements:
-        cells = [Cell(member.name, member.name)] if several else []
-        error = math.nan if each.rmse is None else each.rmse
-        cells += [
-            Cell(each.name, each.name),
-            Cell(each.rows, f"{each.rows:,}"),
-            Cell(error, number(error)),
-        ]
-        rows.append(cells)
-    return table("Accuracy of every statement", headings, rows, file="accuracy")
+        rows.append(
+            [
+                Cell(each.name, each.name),
+                Cell(member.name, member.name),
+                Cell(each.rows, f"{each.rows:,}"),
+                Cell(each.rmse, number(each.rmse)),
+                Cell(each.factor, f"{each.factor:.2f}"),
+            ]
+        )
+    return element(
+        "div",
+        element("p", ACCURACY),
+        table("Accuracy of every statement", headings, rows, file="accuracy"),
+    )
 
 
 def _statement(member: Member, statement: Statement) -> Markup:

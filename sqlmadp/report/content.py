@@ -7,13 +7,15 @@ preview comes from planning, and rows come from the stored measurement.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked
-from sqlmadp.certificate import Certificate, Skipped
+from sqlmadp.certificate import TINY, Certificate, Join, Skipped
+from sqlmadp.certificate import Standing as Given
 from sqlmadp.errors import NotSupportedError, ProgrammingError
 from sqlmadp.late import Base
 from sqlmadp.plan import Plan
@@ -22,6 +24,12 @@ from sqlmadp.private import Ledger
 from sqlmadp.release import Progress, Results, added, asked_and_released, select
 from sqlmadp.report.measured import Measured, measured
 from sqlmadp.table.rows import Rows
+
+BARELY = 1e-3
+"""Call nobody better off by less than this part of the error."""
+
+Interference = Mapping[str, Mapping[str, float]]
+"""[joining][other]: the ratio by which an analyst changes another's error."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,8 @@ class Standing:
     """``together / alone``; above 1 the sharing incentive is violated."""
     interference: float
     """The largest that anybody else causes; above 1 is a violation."""
+    within_agreement: float
+    """The same where those who are left keep to what everyone agreed on."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +53,10 @@ class Statement:
     name: str
     sql: str
     rows: int
-    rmse: float | None
-    """The expected error of a typical count or sum under the plan's mechanism; None where only
-    the rows have errors."""
+    rmse: float
+    """The expected error of a typical count or sum under the plan's mechanism."""
+    factor: float
+    """Its variance relative to asking one by one."""
     result: Result | None = None
     failure: str = ""
     """Why there are no rows though there is a release."""
@@ -110,14 +121,22 @@ class Content:
     cells: int
     analysts: int
     members: tuple[Member, ...]
-    interference: Mapping[str, Mapping[str, float]]
-    """[joining][other], for the curator; empty for an analyst and for a single one."""
+    interference: Interference
+    """For the curator; empty for an analyst."""
+    within_agreement: Interference
+    """The same where those who are left keep to what everyone agreed on."""
+    joins: tuple[Join, ...]
+    """For the curator, where analysts join one after the other."""
+    relative: bool
+    """Whether errors are relative to asking every statement one by one; squares otherwise."""
     totals: Mapping[str, float]
-    """By mechanism: everybody's expected squared error together."""
+    """By mechanism: everybody's error together."""
     unsupported: Mapping[str, str]
     """Mechanisms that cannot serve this plan, and why."""
-    to_utilitarian: float | None
-    """The plan's total error relative to the least known."""
+    verdict: str
+    """The outcome in one sentence."""
+    one_by_one: tuple[str, ...]
+    """Every answer compared with asking one by one, in words."""
     promised: str
     """What holds whatever is asked, in words."""
     measured: tuple[Measured, ...] = ()
@@ -165,19 +184,18 @@ def gather(
     unsupported: dict[str, str] = {}
     for name in dict.fromkeys([plan.mechanism, *mechanisms]):
         progress(f"mechanism {name}")
+        if done is not None and name == plan.mechanism:
+            certificates[name] = done.certificate
+            continue
         try:
-            planned = done is None or name != plan.mechanism
-            certificates[name] = (
-                preview(asked, base, name, progress) if planned else done.certificate
-            )
+            certificates[name] = preview(asked, base, name, progress)
         except NotSupportedError as error:
             if name == plan.mechanism:
                 raise
             unsupported[name] = str(error)
     progress("answering")
-    measured = base.measurements if base is not None else ()
-    measured = measured if done is None else done.measurements
-    blocks = [(each.epsilon, each.blocks) for each in measured]
+    known = done.measurements if done is not None else base.measurements if base else ()
+    blocks = [(each.epsilon, each.blocks) for each in known]
     if done is None:
         blocks.append(_planned(asked, base))
     return assemble(
@@ -209,6 +227,8 @@ def assemble(
     plan, domain = asked.plan, asked.domain
     charges, head = _ledger(asked, reader)
     certificate = certificates[plan.mechanism]
+    standings = certificate.analysts
+    seen = list(standings) if reader is None else []
     return Content(
         plan=plan.path.name,
         schema=plan.schema_path.name,
@@ -230,10 +250,14 @@ def assemble(
         cells=domain.cells,
         analysts=len(plan.analysts),
         members=tuple(_members(asked, certificates, results, reader)),
-        interference={} if reader is not None else _interference(certificate),
+        interference=_matrix(seen, {n: s.interference for n, s in standings.items()}),
+        within_agreement=_matrix(seen, {n: s.within_agreement for n, s in standings.items()}),
+        joins=certificate.joins if reader is None else (),
+        relative=certificate.relative,
         totals={name: each.total for name, each in certificates.items()},
         unsupported=unsupported or {},
-        to_utilitarian=certificate.bounds.beside(certificate.total)[0],
+        verdict=certificate.verdict if reader is None else _own_verdict(reader, standings),
+        one_by_one=tuple((certificate.only(reader) if reader else certificate).one_by_one),
         promised=certificate.promise,
         measured=measured(asked, blocks, reader),
         skipped=tuple(e for e in certificate.skipped if reader in (None, e.analyst)),
@@ -261,32 +285,49 @@ def _members(
         statements = []
         accuracy = certificates[asked.plan.mechanism].analysts[analyst.name].statements
         for place, query in enumerate(asked.queries[number]):
-            expected = accuracy[place].rmse
+            expected = accuracy[place]
             result, failure = None, ""
             if results is not None:
                 result = results[analyst.name].get(query.name)
                 failure = str(results.failed.get((analyst.name, query.name), ""))
-            text = query.statement.text
-            made = Statement(query.name, text, query.rows, expected, result, failure)
-            statements.append(made)
+            statements.append(
+                Statement(
+                    query.name,
+                    query.statement.text,
+                    query.rows,
+                    expected.rmse,
+                    expected.factor,
+                    result,
+                    failure,
+                )
+            )
         members.append(Member(analyst.name, analyst.share, standings, tuple(statements)))
     return members
 
 
 def _standing(certificate: Certificate, analyst: str) -> Standing:
     found = certificate.analysts[analyst]
-    worst = max(found.interference.values(), default=1.0)
-    return Standing(found.alone, found.now, found.ratio, worst)
+    rerun = max(found.interference.values(), default=1.0)
+    kept = max(found.within_agreement.values(), default=1.0)
+    return Standing(found.alone, found.now, found.ratio, rerun, kept)
 
 
-def _interference(certificate: Certificate) -> dict[str, dict[str, float]]:
-    names = list(certificate.analysts)
+def _own_verdict(reader: str, standings: Mapping[str, Given]) -> str:
+    """Say in one sentence what an analyst gains, in errors as they are stated."""
+    ratio = standings[reader].ratio
+    alone = "alone with the same share"
+    if ratio > 1 + TINY:
+        return f"taking part makes the answers to {reader} less accurate than {alone}"
+    if not 0 < ratio < 1 - BARELY:
+        return f"taking part leaves the answers to {reader} as accurate as {alone}"
+    times = math.sqrt(1 / ratio)
+    return f"taking part makes the answers to {reader} {times:.2g} times as accurate as {alone}"
+
+
+def _matrix(names: Sequence[str], caused: Mapping[str, Mapping[str, float]]) -> Interference:
+    """Return what is known by whom it is caused the other way round: what each one causes."""
     return {
-        joining: {
-            other: certificate.analysts[other].interference[joining]
-            for other in names
-            if joining in certificate.analysts[other].interference
-        }
+        joining: {other: caused[other][joining] for other in names if joining in caused[other]}
         for joining in names
     }
 

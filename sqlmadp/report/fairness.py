@@ -5,12 +5,10 @@ Ratios are of squared errors: together to alone, and with to without one other a
 
 from __future__ import annotations
 
-import math
-
 from sqlmadp.answer.result import number
 from sqlmadp.report.charts import WORSE, gains_chart
-from sqlmadp.report.content import Content, Standing
-from sqlmadp.report.markup import Markup, element, section
+from sqlmadp.report.content import Content, Interference
+from sqlmadp.report.markup import Markup, element, section, sentence
 from sqlmadp.report.tables import Cell, Heading, table
 
 TERMS = {
@@ -19,33 +17,12 @@ TERMS = {
 }
 """What the fairness guarantees mean."""
 
-BEST = 1.005
-"""Take an error of at most this many times the least known for that one."""
 
-
-def verdict(content: Content) -> str:
-    """Return the outcome in one sentence."""
-    own = {member.name: member.standings[content.mechanism] for member in content.members}
-    worse = [name for name, standing in own.items() if standing.ratio > WORSE]
-    if worse:
-        verb = "is" if len(worse) == 1 else "are"
-        first = f"{_listed(worse)} {verb} worse off together than alone"
-    elif content.reader is not None:
-        first = f"{content.reader} is {_gain(own[content.reader])}"
-    else:
-        first = "Nobody is worse off than alone"
-    if content.to_utilitarian is None:
-        return f"{first}."
-    if content.to_utilitarian <= BEST:
-        return f"{first}; the expected error of the whole is the least known."
-    best = "the best found without regard to fairness" if worse else "the best found without that"
-    rest = best if worse else f"{best} guarantee"
-    return f"{first}; the expected error of the whole is {content.to_utilitarian:.2g} times {rest}."
-
-
-def verdict_section(content: Content) -> Markup:
-    """Return the verdict, to be seen at a glance."""
-    return section("verdict", "Verdict", element("p", verdict(content), class_="verdict"))
+def verdict(content: Content) -> Markup:
+    """Return the outcome in one sentence, to be seen at a glance."""
+    parts = [element("p", sentence(content.verdict), class_="verdict")]
+    parts += [element("p", sentence(words)) for words in content.one_by_one]
+    return section("verdict", "Verdict", *parts)
 
 
 def fairness(content: Content) -> Markup:
@@ -55,7 +32,9 @@ def fairness(content: Content) -> Markup:
         for words in (
             "Every analyst could have asked alone, with noise for their share of the budget. The "
             "ratio compares the expected squared error in this release with that: below 1 it is "
-            "better to take part, above 1 it is a harm.",
+            "better to take part, above 1 it is a harm. Interference is the same ratio, with one "
+            "other analyst to without: the largest is shown, once with the mechanism run again "
+            "from scratch, and once with those who are left keeping to what everyone agreed on.",
             _guarantee(content),
         )
     ]
@@ -68,12 +47,21 @@ def fairness(content: Content) -> Markup:
             element("h3", "Who helps and who harms whom"),
             element(
                 "p",
-                "Read a row: what taking part of that analyst does to everybody else's squared "
+                "Read a row: what that analyst's taking part does to everybody else's squared "
                 "error. Below 1 the others gain, at 1 nothing changes, above 1 (marked !) they "
                 "are harmed.",
             ),
-            _interference(content),
+            _matrix(
+                content.interference,
+                "Squared error with the row's analyst to that without",
+                "interference",
+            ),
         ]
+    if content.within_agreement != content.interference:
+        name = "The same within the agreement"
+        parts.append(_matrix(content.within_agreement, name, "within agreement"))
+    if content.joins:
+        parts += [element("h3", "Who joined when"), _joins(content)]
     if len(content.totals) > 1 or content.unsupported:
         parts += [
             element("h3", "Other mechanisms"),
@@ -89,24 +77,14 @@ def fairness(content: Content) -> Markup:
 
 
 def _guarantee(content: Content) -> str:
-    words = content.promised.replace("holds always:", "guaranteed:")
+    words = content.promised
     for term, meaning in TERMS.items():
         words = words.replace(term, f"{meaning} ({term})", 1)
-    return f"{words[:1].upper()}{words[1:]}."
-
-
-def _gain(standing: Standing) -> str:
-    """Say how much better an analyst does together, in errors as they are stated."""
-    if math.isclose(standing.ratio, 1, rel_tol=1e-3):
-        return "as well off together with the others as alone"
-    if standing.ratio == 0:
-        return "better off together than alone"
-    times = math.sqrt(1 / standing.ratio)
-    return f"better off than alone: answers are {times:.2g} times as accurate"
+    return sentence(words)
 
 
 def _standings(content: Content) -> Markup:
-    titles = ("share", "alone", "together", "ratio", "largest interference")
+    titles = ("share", "alone", "together", "ratio", "interference", "within agreement")
     headings = [Heading("analyst"), *(Heading(title, right=True) for title in titles)]
     rows = []
     for member in content.members:
@@ -119,29 +97,44 @@ def _standings(content: Content) -> Markup:
                 Cell(found.together, number(found.together)),
                 _ratio(found.ratio),
                 _ratio(found.interference),
+                _ratio(found.within_agreement),
             ]
         )
-    name = f"Expected squared errors under {_plain(content.mechanism)}"
+    unit = "; 1 is every statement asked one by one" if content.relative else ""
+    name = f"Expected squared errors under {_plain(content.mechanism)}{unit}"
     return table(name, headings, rows, file="fairness")
 
 
-def _interference(content: Content) -> Markup:
-    names = list(content.interference)
+def _matrix(ratios: Interference, name: str, file: str) -> Markup:
+    names = list(ratios)
     headings = [Heading("joining"), *(Heading(name, right=True) for name in names)]
     rows = [
-        [
-            Cell(joining, joining),
-            *(_shaded(content.interference[joining].get(other)) for other in names),
-        ]
+        [Cell(joining, joining), *(_shaded(ratios[joining].get(other)) for other in names)]
         for joining in names
     ]
-    name = "Squared error with the row's analyst, divided by that without"
-    return table(name, headings, rows, file="interference", kind="heat influence")
+    return table(name, headings, rows, file=file, kind="heat influence")
+
+
+def _joins(content: Content) -> Markup:
+    names = [member.name for member in content.members]
+    headings = [Heading("joining"), *(Heading(each, right=True) for each in ("epsilon", *names))]
+    rows = []
+    for join in content.joins:
+        joining = ", ".join(join.analysts)
+        errors = (join.errors.get(name) for name in names)
+        rows.append(
+            [
+                Cell(joining, joining),
+                Cell(join.epsilon, str(join.epsilon)),
+                *(Cell(error, "" if error is None else number(error)) for error in errors),
+            ]
+        )
+    return table("Everybody's squared error after each join", headings, rows, file="joins")
 
 
 def _comparison(content: Content) -> Markup:
     names = [member.name for member in content.members]
-    titles = ("all together", *names, "largest interference")
+    titles = ("all together", *names, "interference")
     headings = [Heading("mechanism"), *(Heading(title, right=True) for title in titles)]
     rows = []
     for mechanism, total in content.totals.items():
@@ -174,7 +167,3 @@ def _shaded(ratio: float | None) -> Cell:
 
 def _plain(mechanism: str) -> str:
     return mechanism.replace("_", " ")
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -59,6 +59,11 @@ def listed(items: Iterable[str]) -> Markup:
     return element("ul", *(element("li", item) for item in items))
 
 
+def sentence(words: str) -> str:
+    """Return words with a capital letter and a full stop."""
+    return f"{words[:1].upper()}{words[1:]}."
+
+
 def _attribute_name(key: str) -> str:
     return "viewBox" if key == "view_box" else key.rstrip("_").replace("_", "-")
 

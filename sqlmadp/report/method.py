@@ -52,8 +52,8 @@ def method(content: Content) -> Markup:
             "p",
             f"{who} {verb} {_count(asked, 'statement')} in SQL. What is measured is not these "
             "statements as they stand, but a set of counts and sums that answers all of them "
-            "best. Noise is added once, to these; every row comes from them, so that all answers "
-            f"agree with each other. Under {rule}, {RULES[content.mechanism]}.",
+            "best. Noise is added once, to these, and every row is worked out from them. "
+            f"Under {rule}, {RULES[content.mechanism]}.",
         )
     ]
     if content.measured:
@@ -82,7 +82,7 @@ def _measured(content: Content) -> Markup:
             [
                 Cell(each.name, each.name),
                 Cell(each.numbers, f"{each.numbers:,}"),
-                Cell(each.part, f"{each.part:.1%}"),
+                Cell(each.part, f"{each.part:.1%}" if each.part >= 0.001 else "< 0.1%"),
                 *([Cell(serves, serves)] if curator else []),
             ]
         )

@@ -15,7 +15,7 @@ from importlib import resources
 
 from sqlmadp.report.answers import accuracy, answers
 from sqlmadp.report.content import Content
-from sqlmadp.report.fairness import fairness, verdict_section
+from sqlmadp.report.fairness import fairness, verdict
 from sqlmadp.report.markup import Markup, element, section
 from sqlmadp.report.method import method
 from sqlmadp.report.privacy import moment, not_counted, privacy
@@ -39,20 +39,17 @@ def page(content: Content, version: str) -> str:
         element("style", Markup(style)),
     )
     parts = [
-        ("answers", "Answers", answers(content)),
-        ("verdict", "Verdict", verdict_section(content)),
+        ("verdict", "Verdict", verdict(content)),
         ("fairness", "Fairness", fairness(content)),
         ("privacy", "Privacy", privacy(content)),
         ("method", "How it works", method(content)),
     ]
-    if not content.made:
-        parts[0] = ("answers", "Statements", parts[0][2])
-        parts = [
-            ("accuracy", "Accuracy", _accuracy(content)),
-            *parts[1:3],
-            parts[0],
-            *parts[3:],
-        ]
+    accurate = [accuracy(content), *([] if content.made else [not_counted(content)])]
+    expected = ("accuracy", "Accuracy", section("accuracy", "Expected accuracy", *accurate))
+    if content.made:
+        parts = [("answers", "Answers", answers(content)), *parts[:2], expected, *parts[2:]]
+    else:
+        parts = [expected, *parts[:2], ("answers", "Statements", answers(content)), *parts[2:]]
     body = element(
         "body",
         element("a", "Skip to the report", href="#main", class_="skip"),
@@ -66,20 +63,6 @@ def page(content: Content, version: str) -> str:
 
 def _file(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _accuracy(content: Content) -> Markup:
-    words = (
-        "What the release would give: ± is the standard error of a typical count or sum in a "
-        "statement's rows."
-    )
-    return section(
-        "accuracy",
-        "Expected accuracy",
-        element("p", words),
-        accuracy(content),
-        not_counted(content),
-    )
 
 
 def _header(content: Content, links: list[tuple[str, str]]) -> Markup:

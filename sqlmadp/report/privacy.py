@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from sqlmadp.report.charts import budget_chart
 from sqlmadp.report.content import Content
-from sqlmadp.report.markup import Markup, element, listed, section
+from sqlmadp.report.markup import Markup, element, listed, section, sentence
 from sqlmadp.report.tables import Cell, Heading, table
 
 MOST_NAMED = 6
@@ -32,7 +32,7 @@ NOT_PROMISED = (
 def not_counted(content: Content) -> Markup:
     """Return a box that says which records and statements answers do not include."""
     title = "What was not counted" if content.made else "What will not be counted"
-    points = [_sentence(words) for words in content.left_out]
+    points = [sentence(words) for words in content.left_out]
     if content.undeclared:
         points.append(_undeclared(content))
     if content.skipped:
@@ -172,7 +172,3 @@ def moment(time: str) -> str:
 
 def _factor(epsilon: Fraction) -> str:
     return f"{math.exp(float(epsilon)):.3g}" if epsilon < 700 else "e^" + str(epsilon)
-
-
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}."

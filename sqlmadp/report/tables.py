@@ -22,8 +22,8 @@ from sqlmadp.report.markup import Markup, element
 MAX_CSV_BYTES = 1 << 20
 """Put a table's file into the page only below this size: browsers refuse links of 2 MB."""
 
-PHONE = 36
-"""Letters that fit side by side on a phone of 360 pixels."""
+PHONE, LETTER, BOLD, SMALL, GAP = 305, 8.6, 10, 7, 10
+"""Pixels for a table on a phone of 360, and of a letter in a wide font, by how it is set."""
 
 
 @dataclass(frozen=True)
@@ -133,15 +133,17 @@ def _row(headings: Sequence[Heading], row: Sequence[Cell]) -> Markup:
 
 
 def _fits_phone(headings: Sequence[Heading], rows: Sequence[Sequence[Cell]]) -> bool:
-    """Tell whether the longest words of all columns fit side by side, with a gap between two."""
-    longest = [_longest_word(heading.name) for heading in headings]
+    """Tell whether the longest words of all columns fit side by side on a phone."""
+    widths: list[float] = [_longest_word(heading.name) * BOLD for heading in headings]
     for row in rows:
-        words = (max(_longest_word(cell.shown), len(cell.small) * 0.8) for cell in row)
-        longest = [max(pair) for pair in zip(longest, words, strict=True)]
-    return sum(longest) + len(longest) <= PHONE
+        for place, cell in enumerate(row):
+            letter = LETTER if place else BOLD
+            own = max(_longest_word(cell.shown) * letter, len(cell.small) * SMALL)
+            widths[place] = max(widths[place], own)
+    return sum(widths) + len(widths) * GAP <= PHONE
 
 
-def _longest_word(words: str) -> float:
+def _longest_word(words: str) -> int:
     return max((len(word) for word in words.split()), default=0)
 
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 import numpy as np
 import people_table
 import statement_generator as generator
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sqlmadp.answer.rows import Desk
@@ -192,18 +192,19 @@ def test_having_and_order_by_give_exactly_the_rows_of_duckdb(rows, where, group,
 
 @settings(max_examples=250, deadline=None, print_blob=True)
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
+@example(7044622, 7044622)  # A SUM that is NULL for any table beside one that is 0.
 def test_a_generated_statement_returns_the_rows_of_duckdb(seed, data):
     made = generator.Generator(seed).make()
     (statement,) = split(made.sql, file="oracle.sql")
     query = bind(statement, evaluator())
     records = people_table.as_declared(people_table.table(data))
-    raw = people_table.reference_connection(records)
+    raw = people_table.possible_connection(records)
     assert [(name, str(kind)) for name, kind, *_ in raw.sql(made.sql).description] == [
         (name, kind) for name, kind in query.columns
     ]
     ours = answer(query, records, evaluator().domain)
-    theirs, plain = (raw.execute(sql).fetchall() for sql in (made.reference, made.sql))
-    assert people_table.same_answer(ours, theirs, plain, ordered=made.ordered), (ours, theirs)
+    theirs = raw.execute(made.reference).fetchall()
+    assert people_table.same_rows(ours, theirs, ordered=made.ordered), (ours, theirs)
 
 
 @oracle
