@@ -16,8 +16,7 @@ from pathlib import Path
 
 from sqlmadp.accuracy import unit_noise
 from sqlmadp.analysts import Analyst
-from sqlmadp.answer.expected import expected_error
-from sqlmadp.answer.explain import explain
+from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
