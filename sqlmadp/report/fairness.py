@@ -68,7 +68,7 @@ def fairness(content: Content) -> Markup:
             element(
                 "p",
                 "What other rules for sharing the budget would give: everybody's squared error "
-                "together, relative to this plan's, and each analyst's ratio to alone.",
+                "together, relative to this plan's, and each analyst's ratio to alone under that rule.",
             ),
             _comparison(content),
             *(element("p", f"{_plain(n)}: {why}") for n, why in content.unsupported.items()),
