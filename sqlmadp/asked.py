@@ -34,6 +34,7 @@ from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.parameters import with_parameters
 from sqlmadp.sql.statements import Statement, split_each
 from sqlmadp.staging import staged_statements
+from sqlmadp.toml_file import dotted
 
 VERSION = 2
 """Part of every release's hash: raised if the meaning of what is hashed changes."""
@@ -179,7 +180,7 @@ class Asked:
     def outcome(
         self, name: str | None = None, progress: Callable[[int, int], None] = lambda *_: None
     ) -> Outcome:
-        """Return what the plan's mechanism, or another one, would give everyone; worked out once."""
+        """Return what a mechanism, the plan's own if none is named, would give; worked out once."""
         name = name or self.plan.mechanism
         if name not in self._outcomes:
             chosen = mechanism(name)
@@ -362,8 +363,8 @@ def _nothing_asked(plan: Plan, analyst: Analyst) -> Problem:
         file=str(plan.path),
         code="nothing-asked",
         message=f"{analyst.name!r} has handed in no statement yet",
-        hint=f"Name SQL files in [analysts.{analyst.name}], or let {analyst.name!r} hand "
-        "statements in: sqlmadp.connect, execute, commit.",
+        hint=f"Name SQL files in [{dotted(('analysts', analyst.name))}], or let {analyst.name!r} "
+        "execute HAND IN SELECT ... on a connection.",
     )
 
 

@@ -11,8 +11,8 @@ from sqlmadp.errors import InputError, Problem, SourceError
 from sqlmadp.late import find_base
 from sqlmadp.plan import Plan
 from sqlmadp.private import Ledger
-from sqlmadp.private.catalogue import catalogue_problems
 from sqlmadp.private.engines import Engine, SourceColumn, open_engine
+from sqlmadp.private.engines.catalogue import catalogue_problems
 from sqlmadp.private.engines.identity import Identity
 from sqlmadp.schema.declaration import read_schema
 from sqlmadp.schema.domain import Domain

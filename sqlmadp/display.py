@@ -191,9 +191,9 @@ def show_result(result: Result) -> None:
 
 
 def show_explained(result: Result) -> None:
-    """Print the rows of EXPLAIN, whose only numbers with digits after the point are errors."""
+    """Print the rows of EXPLAIN or HAND IN: numbers with digits after the point are errors."""
     rows = (tuple(number(v) if isinstance(v, float) else v for v in row) for row in result.rows)
-    _result_table(replace(result, rows=tuple(rows))).show(console())
+    show_result(replace(result, rows=tuple(rows)))
 
 
 def show_budget(release: Release) -> None:

@@ -239,6 +239,15 @@ def result_figures(result: Result) -> dict[str, Any]:
     return {"result": as_json(result)}
 
 
+def staged_figures(analyst: str, listed: Result) -> dict[str, Any]:
+    """Return what ``staged --json`` prints: what an analyst has handed in."""
+    names = [name for name, _ in listed.columns]
+    return {
+        "analyst": analyst,
+        "statements": [dict(zip(names, row, strict=True)) for row in listed.rows],
+    }
+
+
 def _budget(release: Release) -> dict[str, Any]:
     return {
         "epsilon": str(release.measurement.epsilon),

@@ -22,8 +22,8 @@ from sqlmadp.plan import Plan
 from sqlmadp.preview import preview
 from sqlmadp.private import Ledger
 from sqlmadp.private.engines.identity import Identity
-from sqlmadp.private.ledger_place import check_place
-from sqlmadp.private.tie import check_tie
+from sqlmadp.private.ledger_binding import check_binding
+from sqlmadp.private.ledger_file import check_place
 from sqlmadp.release import Progress
 from sqlmadp.trial import prepare, without_failing
 
@@ -76,7 +76,7 @@ def _look(asked: Asked, identity: Identity) -> tuple[Fraction, str | None, Base 
     plan = asked.plan
     if not plan.ledger_path.exists() and plan.head is None:
         check_place(plan.ledger_path)
-        check_tie(identity, plan.ledger_path, tuple)
+        check_binding(identity, plan.ledger_path, tuple)
         return Fraction(0), None, None
     with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
         known = [charge.time for charge in ledger.charges if charge.release == asked.release_id]
@@ -84,5 +84,5 @@ def _look(asked: Asked, identity: Identity) -> tuple[Fraction, str | None, Base 
             return ledger.spent, known[0], None
         base = find_base(asked, ledger)
         ledger.require(plan.epsilon if base is None else base.epsilon(plan))
-        check_tie(identity, ledger.path, lambda: ledger.heads)
+        check_binding(identity, ledger.path, lambda: ledger.heads)
         return ledger.spent, None, base

@@ -13,6 +13,7 @@ What is charged is answered: all that ``answer`` makes was made before, from mad
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -50,8 +51,8 @@ from sqlmadp.late import (
 )
 from sqlmadp.plan import Plan
 from sqlmadp.private import Ledger, Measurement, measure
-from sqlmadp.private.tie import stored
-from sqlmadp.private.together import answer_bytes
+from sqlmadp.private.engines.scope_batches import answer_bytes
+from sqlmadp.private.ledger_binding import stored
 from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.limits import Limits, advice
@@ -319,7 +320,11 @@ def released(plan: Plan, notice: Progress = lambda _: None) -> Release:
     """Return the completed release of a plan without spending or reading anything."""
     _, done = asked_and_released(plan, notice)
     if done is None:
-        raise NotReleasedError("this plan has not been released yet; run 'sqlmadp release' first")
+        raise NotReleasedError(
+            f"the release of plan {str(plan.path)!r} is pending, so there are no rows yet. EXPLAIN "
+            "in front of a statement shows how exact its answer would be. The curator runs: "
+            f"sqlmadp release {shlex.quote(str(plan.path))}"
+        )
     return done
 
 

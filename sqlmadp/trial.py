@@ -107,7 +107,7 @@ def prepare(
 
 def without_failing(asked: Asked) -> Asked:
     """Return what is left when every statement was tried by itself; raise all that is refused."""
-    desk = Desk(asked.plan.limits.outer_seconds)
+    desk = Desk(asked.plan.limits)
     failed = [
         Refused(analyst.name, query.name, problem)
         for analyst, own in zip(asked.plan.analysts, asked.queries, strict=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from datetime import date, timedelta
+from itertools import pairwise
 
 import duckdb
 
@@ -40,6 +41,9 @@ DOMAIN = Domain(
         ),
     ),
 )
+
+INCOMES = [0, 5, 10, 10.5, 20, 25, 50, 50.5, 75, 99.5, 100]
+"""The incomes at which the generator's expressions change."""
 
 Record = tuple[object, ...]
 
@@ -97,6 +101,25 @@ def reference_connection(records: list[Record]) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+def possible_connection(records: list[Record]) -> duckdb.DuckDBPyConnection:
+    """Return the same with every cell of the domain beside the records, which are ``recorded``.
+
+    The cells say where a SUM has a value that some record could have, without any help from the
+    code under test.
+    """
+    connection = reference_connection(records)
+    connection.execute("ALTER TABLE people ADD COLUMN recorded BOOLEAN DEFAULT TRUE")
+    days = [FIRST_DAY + timedelta(n) for n in range((LAST_DAY - FIRST_DAY).days + 1)]
+    inner = [income for a, b in pairwise(INCOMES) for income in (a, (a + b) / 2)]
+    values = [range(-1, 5), (5, 1, 2), ("m", "f", "Other"), days, [*inner, 100.0], (True, False)]
+    cells = " CROSS JOIN ".join(
+        f"(SELECT unnest(?::{column.sql_type}[]) AS {column.name})" for column in DOMAIN.columns
+    )
+    given = [[*each, None] for each in values]
+    connection.execute(f"INSERT INTO people SELECT *, FALSE FROM {cells}", given)
+    return connection
+
+
 def same(ours: object, theirs: object) -> bool:
     """Return whether two values are equal, numbers with a fraction to nine digits."""
     if isinstance(ours, float) and isinstance(theirs, float):
@@ -121,17 +144,3 @@ def same_rows(ours: list[tuple], theirs: list[tuple], *, ordered: bool = False) 
             return False
         rest.remove(match)
     return True
-
-
-def same_answer(
-    ours: list[tuple], coalesced: list[tuple], plain: list[tuple], *, ordered: bool = False
-) -> bool:
-    """Return whether rows are DuckDB's, where SUM and COUNT_IF of no record are 0 or NULL.
-
-    They are 0 where the domain has a cell for a record (``coalesced``), and NULL as in DuckDB where
-    it has none (``plain``); one statement may have both.
-    """
-    if same_rows(ours, coalesced, ordered=ordered) or same_rows(ours, plain, ordered=ordered):
-        return True
-    filled = [[tuple(0 if v is None else v for v in row) for row in rows] for rows in (ours, plain)]
-    return same_rows(*filled, ordered=ordered)

@@ -3,9 +3,12 @@
 Every statement is made twice: as an analyst writes it, and as the reference that DuckDB runs on the
 raw table.  The two differ only where sqlmadp's meaning is declared to differ:
 
-    SUM and COUNT_IF of no record     0 here, NULL in DuckDB
+    SUM and COUNT_IF of no record     0 if the domain has a cell there, else NULL as in DuckDB
     APPROX_QUANTILE                   the interpolated quantile, rounded; DuckDB's is a sketch
     MODE among equally frequent       the smallest value; in DuckDB the one that came first
+
+So that a reference can tell where the domain has a cell, its table ``people`` holds every cell
+beside the records, which alone are ``recorded`` (``people_table.possible_connection``).
 """
 
 # ruff: noqa: RUF005 -- SQL reads better in one line.
@@ -118,6 +121,7 @@ NUMBERS = ["age", "level", "age * 2 - 1", "level + age", "length(sex)", "age / 2
 NUMBERS += ["CASE WHEN income > 10 THEN 1 ELSE 0 END", "dayofmonth(day)", "abs(age)"]
 ORDERED = ["age", "level", "sex", "day", "age * 2", "level + age", "age / 2"]
 FLOATING = ["AVG", "VAR", "STDDEV", "CORR", "COVAR", "REGR", "CONT", "age / 2", "MEDIAN"]
+RECORDED = " FILTER (WHERE recorded)"
 FRACTIONS = ["0.5", "0.25", "0.9", "0", "1", "0.1", "0.333"]
 
 
@@ -163,17 +167,24 @@ class Generator:
             + ["APPROX_QUANTILE", "QUANTILE list"]
         )
         self.used(kind)
-        condition = ""
+        condition = None
         if self.chance(0.3):
             self.used("FILTER")
-            condition = f" FILTER (WHERE {self.predicate(1)})"
+            condition = self.predicate(1)
+        return self.filtered(kind, condition)
+
+    def filtered(self, kind: str, condition: str | None = None) -> tuple[str, str]:
+        """Return an aggregate, and the reference: over records, and 0 over cells without one."""
         ours, reference = self.call(kind)
-        both = f"{ours}{condition}", f"{reference}{condition}"
-        if kind in ("SUM", "COUNT_IF"):
-            return both[0], f"COALESCE({both[1]}, 0)"
+        every = f" FILTER (WHERE {condition})" if condition else ""
+        recorded = f" FILTER (WHERE recorded AND ({condition}))" if condition else RECORDED
         if kind == "APPROX_QUANTILE":
-            return both[0], f"CAST({both[1]} AS BIGINT)"
-        return both
+            return f"{ours}{every}", f"CAST({reference}{recorded} AS BIGINT)"
+        if kind in ("SUM", "COUNT_IF"):
+            counted = "*" if kind == "COUNT_IF" else reference[len("SUM(") : -1]
+            zero = f"CASE WHEN COUNT({counted}){every} > 0 THEN 0 END"
+            return f"{ours}{every}", f"COALESCE({reference}{recorded}, {zero})"
+        return f"{ours}{every}", f"{reference}{recorded}"
 
     def call(self, kind: str) -> tuple[str, str]:
         choose = self.random.choice
@@ -256,7 +267,8 @@ class Generator:
         keys = list(dict.fromkeys(keys))
         aggregates = [self.aggregate() for _ in range(self.random.randint(1, items))]
         if "JOIN" in source:
-            aggregates = [a for a in aggregates if "level" not in a[0]] or [("COUNT(*)",) * 2]
+            plain = ("COUNT(*)", f"COUNT(*){RECORDED}")
+            aggregates = [a for a in aggregates if "level" not in a[0]] or [plain]
         names = [f" AS k{n}" for n in range(len(keys))]
         ours = [f"{key}{name}" for key, name in zip(keys, names, strict=True)]
         reference = list(ours)
@@ -269,14 +281,13 @@ class Generator:
             if "JOIN" not in source or "level" not in where:
                 tail += f" WHERE {where}"
         tail += self.group_by(keys)
-        if keys:
-            tail += " HAVING COUNT(*) > 0"
+        having = " HAVING COUNT(*){} > 0" if keys else ""
         prefix = "SELECT "
         if "chosen" in source:
             prefix = "WITH chosen AS (SELECT *, age * 2 AS twice FROM people WHERE age > 0) SELECT "
         return (
-            f"{prefix}{', '.join(ours)}{tail}",
-            f"{prefix}{', '.join(reference)}{tail}",
+            f"{prefix}{', '.join(ours)}{tail}{having.format('')}",
+            f"{prefix}{', '.join(reference)}{tail}{having.format(RECORDED)}",
             len(keys),
             len(aggregates),
         )
@@ -329,16 +340,16 @@ class Generator:
             return ours, reference, False  # Rows of two grouping sets may tie.
         order = [f"{n + 1} {self.random.choice(['', 'DESC', 'NULLS FIRST'])}" for n in range(keys)]
         if self.chance(0.3) and ours.count("COUNT") and aggregates:
-            order.insert(0, "COUNT(*) DESC")
+            order.insert(0, "COUNT(*){} DESC")
         tail = f" ORDER BY {', '.join(order)}" + self.random.choice(
             [" LIMIT 5", "", " LIMIT 3 OFFSET 1"]
         )
-        return ours + tail, reference + tail, True
+        return ours + tail.format(""), reference + tail.format(RECORDED), True
 
     def _having(self) -> tuple[str, str, bool]:
         ours, reference, keys, _ = self.block(items=2)
-        tail = f" AND COUNT(*) > {self.random.randint(1, 4)}" if keys else ""
-        return ours + tail, reference + tail, False
+        tail = f" AND COUNT(*){{}} > {self.random.randint(1, 4)}" if keys else ""
+        return ours + tail.format(""), reference + tail.format(RECORDED), False
 
     def _arithmetic(self) -> tuple[str, str, bool]:
         key = self.random.choice(KEYS)
@@ -347,18 +358,17 @@ class Generator:
             ["{a} + {b}", "{a} - 2 * {b}", "round(100.0 * {a} / nullif({b}, 0), 1)"]
             + ["CASE WHEN {a} > {b} THEN 'more' ELSE 'less' END", "coalesce({a}, {b}) * 2"]
         )
-        tail = f" FROM people GROUP BY {key} HAVING COUNT(*) > 0"
+        tail = f" FROM people GROUP BY {key} HAVING COUNT(*)"
         return (
-            f"SELECT {key} AS k, {shape.format(a=a, b=b)} AS v{tail}",
-            f"SELECT {key} AS k, {shape.format(a=ra, b=rb)} AS v{tail}",
+            f"SELECT {key} AS k, {shape.format(a=a, b=b)} AS v{tail} > 0",
+            f"SELECT {key} AS k, {shape.format(a=ra, b=rb)} AS v{tail}{RECORDED} > 0",
             False,
         )
 
     def number(self) -> tuple[str, str]:
         kind = self.random.choice(["COUNT(*)", "COUNT", "SUM", "COUNT_IF"])
         self.used(kind)
-        ours, reference = self.call(kind)
-        return (ours, f"COALESCE({reference}, 0)") if kind in ("SUM", "COUNT_IF") else (ours, ours)
+        return self.filtered(kind)
 
     def _window(self) -> tuple[str, str, bool]:
         key = self.random.choice([k for k in KEYS if "member" not in k])
@@ -368,10 +378,10 @@ class Generator:
             + ["RANK() OVER (ORDER BY {a})", "SUM({a}) OVER ()"]
             + ["ROW_NUMBER() OVER (ORDER BY {a} DESC, {k})", "MAX({a}) OVER (PARTITION BY {k})"]
         )
-        tail = f" FROM people WHERE {self.predicate(1)} GROUP BY {key} HAVING COUNT(*) > 0"
+        tail = f" FROM people WHERE {self.predicate(1)} GROUP BY {key} HAVING COUNT(*)"
         return (
-            f"SELECT {key} AS k, {over.format(a=a, k=key)} AS w{tail}",
-            f"SELECT {key} AS k, {over.format(a=ra, k=key)} AS w{tail}",
+            f"SELECT {key} AS k, {over.format(a=a, k=key)} AS w{tail} > 0",
+            f"SELECT {key} AS k, {over.format(a=ra, k=key)} AS w{tail}{RECORDED} > 0",
             False,
         )
 
@@ -402,14 +412,15 @@ class Generator:
         key = self.random.choice(["age", "sex", "level"])
         (a, ra), (b, rb) = self.number(), self.number()
         shape = (
-            "WITH one AS (SELECT {k} AS k, {a} AS x FROM people GROUP BY {k} HAVING COUNT(*) > 0), "
+            "WITH one AS (SELECT {k} AS k, {a} AS x FROM people GROUP BY {k} "
+            "HAVING COUNT(*){r} > 0), "
             "two AS (SELECT {k} AS k, {b} AS y FROM people WHERE {w} GROUP BY {k} "
-            "HAVING COUNT(*) > 0) SELECT one.k, x, y, x + y FROM one LEFT JOIN two USING (k)"
+            "HAVING COUNT(*){r} > 0) SELECT one.k, x, y, x + y FROM one LEFT JOIN two USING (k)"
         )
         where = self.predicate(1)
         return (
-            shape.format(k=key, a=a, b=b, w=where),
-            shape.format(k=key, a=ra, b=rb, w=where),
+            shape.format(k=key, a=a, b=b, w=where, r=""),
+            shape.format(k=key, a=ra, b=rb, w=where, r=RECORDED),
             False,
         )
 
@@ -417,29 +428,33 @@ class Generator:
         (a, ra), (b, rb) = self.number(), self.number()
         shape = (
             "SELECT l.age, x, y FROM (SELECT age, {a} AS x FROM people GROUP BY age "
-            "HAVING COUNT(*) > 0) l JOIN (SELECT age, {b} AS y FROM people GROUP BY age "
-            "HAVING COUNT(*) > 0) r ON l.age = r.age AND x <= y"
+            "HAVING COUNT(*){r} > 0) l JOIN (SELECT age, {b} AS y FROM people GROUP BY age "
+            "HAVING COUNT(*){r} > 0) r ON l.age = r.age AND x <= y"
         )
-        return shape.format(a=a, b=b), shape.format(a=ra, b=rb), False
+        return shape.format(a=a, b=b, r=""), shape.format(a=ra, b=rb, r=RECORDED), False
 
     def _scalar_subquery(self) -> tuple[str, str, bool]:
         key = self.random.choice(KEYS)
         (a, ra), (b, rb) = self.number(), self.number()
         shape = (
             "SELECT {k} AS k, {a} * 1.0 / nullif((SELECT {b} FROM people), 0) AS share FROM people "
-            "GROUP BY {k} HAVING COUNT(*) > 0 AND COUNT(*) >= (SELECT COUNT(*) FROM people) / 20"
+            "GROUP BY {k} HAVING COUNT(*){r} > 0 "
+            "AND COUNT(*){r} >= (SELECT COUNT(*){r} FROM people) / 20"
         )
-        return shape.format(k=key, a=a, b=b), shape.format(k=key, a=ra, b=rb), False
+        return (
+            shape.format(k=key, a=a, b=b, r=""),
+            shape.format(k=key, a=ra, b=rb, r=RECORDED),
+            False,
+        )
 
     def _distinct(self) -> tuple[str, str, bool]:
         keys = self.random.sample(KEYS, 2)
         (a, ra) = self.number()
-        shape = (
-            "SELECT DISTINCT {k} AS k, {a} AS n FROM people GROUP BY {k}, {o} HAVING COUNT(*) > 0"
-        )
+        having = "HAVING COUNT(*){r} > 0"
+        shape = "SELECT DISTINCT {k} AS k, {a} AS n FROM people GROUP BY {k}, {o} " + having
         return (
-            shape.format(k=keys[0], o=keys[1], a=a),
-            shape.format(k=keys[0], o=keys[1], a=ra),
+            shape.format(k=keys[0], o=keys[1], a=a, r=""),
+            shape.format(k=keys[0], o=keys[1], a=ra, r=RECORDED),
             False,
         )
 
@@ -447,7 +462,7 @@ class Generator:
         key = self.random.choice(KEYS)
         (a, ra) = self.number()
         shape = (
-            "SELECT {k} AS k, {a} AS n FROM people GROUP BY {k} HAVING COUNT(*) > 0 "
+            "SELECT {k} AS k, {a} AS n FROM people GROUP BY {k} HAVING COUNT(*){r} > 0 "
             "QUALIFY RANK() OVER (ORDER BY {a} DESC) <= 2"
         )
-        return shape.format(k=key, a=a), shape.format(k=key, a=ra), False
+        return shape.format(k=key, a=a, r=""), shape.format(k=key, a=ra, r=RECORDED), False

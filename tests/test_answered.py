@@ -187,13 +187,13 @@ class TestAnswerFirst:
         path = plans.write({"alice": sql})
         assert len(Plan.open(path).release().rows("alice", "q1")) == 1
 
-    def test_a_connection_refuses_it_when_it_is_staged(self, plans):
+    def test_a_connection_refuses_it_when_it_is_handed_in(self, plans):
         path = plans.write({"alice": TOTAL, "bob": TOTAL})
         with sqlmadp.connect(path, analyst="bob") as connection:
             with pytest.raises(SqlError) as caught:
-                connection.execute("SELECT chr(COUNT(*)::INTEGER) AS r FROM visits")
+                connection.execute("HAND IN SELECT chr(COUNT(*)::INTEGER) AS r FROM visits")
             assert caught.value.code == "fails-on-answers"
-            assert connection.staged == ()
+            assert len(connection.staged()) == 1
 
     def test_the_trial_reads_no_record_and_leaves_no_file(self, plans, tmp_path, monkeypatch):
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "trial"))

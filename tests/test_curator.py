@@ -42,7 +42,7 @@ def test_a_completed_release_is_returned_again_free(plan):
 
 
 def test_a_plan_that_was_not_released_says_so(plan):
-    with pytest.raises(NotReleasedError, match="has not been released"):
+    with pytest.raises(NotReleasedError, match="is pending"):
         plan.released()
 
 

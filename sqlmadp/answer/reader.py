@@ -46,7 +46,7 @@ class Reader:
         self._measurements = measurements
         self._processing, self._draws = processing, draws
         self._binder = Binder(domain, limits)
-        self._desk = Desk(limits.outer_seconds)
+        self._desk = Desk(limits)
         self._estimates: dict[Reads, Estimate] = {}
         self._like: dict[Reads, Estimate] = {}
         self._exact: dict[Reads, dict[str, Exact]] = {}

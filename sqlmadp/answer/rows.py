@@ -20,7 +20,7 @@ from sqlmadp.answer.made_up import Estimated
 from sqlmadp.answer.quantiles import Column
 from sqlmadp.errors import OperationalError
 from sqlmadp.sql.bound import BoundQuery, PrivateBlock
-from sqlmadp.sql.limits import DEFAULT, advice
+from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.locked import load_public, locked_connection, quote
 from sqlmadp.sql.sandbox import explain
 from sqlmadp.sql.stopwatch import TooSlowError, interrupted
@@ -38,10 +38,10 @@ DID_NOT_FIT = (
 class Desk:
     """Runs the rest of statements over released answers."""
 
-    def __init__(self, seconds: float = DEFAULT.outer_seconds) -> None:
+    def __init__(self, limits: Limits = DEFAULT) -> None:
         """Open an empty database without any way out."""
-        self._seconds = seconds
-        self._connection = locked_connection()
+        self._seconds = limits.outer_seconds
+        self._connection = locked_connection(limits.sql_memory)
         self._public: set[str] = set()
 
     def rows(self, query: BoundQuery, estimate: Estimated) -> ResultRows:

@@ -33,6 +33,9 @@ from sqlmadp.table.rows import Rows
 
 Workload = tuple[Rows, ...]
 
+ROUNDING = 1e-11
+"""Take an error to be within its cap if it is above by at most this part."""
+
 MOST_PARTS = 1 << 14
 """Equal parts of the budget that shares may need at most."""
 
@@ -302,12 +305,33 @@ class Collective:
         ``trace(W (K + (s / t)^2 A^T A)^- W^T)``, K the Gram matrix of the known rows.
         """
         firsts, numbers = self.distinct
-        asked = [self.workloads[n] for n in firsts]
+        return self._errors(blocks, total, [self.workloads[n] for n in firsts])[numbers]
+
+    def _errors(self, blocks: Sequence[Rows], total: int, asked: Sequence[Workload]) -> Floats:
         scale = float(self.whole / total)
         if self.known:
             scaled = [block.times(scale) for block in blocks]
-            return solution_of([*self.known, *scaled]).errors(asked)[numbers]
-        return (solution_of(blocks).errors(asked) / scale**2)[numbers]
+            return solution_of([*self.known, *scaled]).errors(asked)
+        return solution_of(blocks).errors(asked) / scale**2
+
+    @cached_property
+    def questions(self) -> tuple[list[Workload], Floats]:
+        """All questions that have a cap, and the error that each may have for its owner's share."""
+        found: dict[bytes, tuple[Workload, float]] = {}
+        for capped, share in zip(self.capped, self.shares, strict=True):
+            for part, cap in zip(capped.parts, capped.caps, strict=True):
+                if share:  # Whoever brings nothing has what is known.
+                    key, limit = fingerprint(part), cap / float(share) ** 2
+                    found[key] = part, min(limit, found.get(key, (part, math.inf))[1])
+        return [part for part, _ in found.values()], np.array([c for _, c in found.values()])
+
+    def exceeded(self, joint: Joint) -> list[int]:
+        """Return the numbers of the questions whose error is above their cap under a strategy."""
+        asked, limits = self.questions
+        if not asked:
+            return []
+        errors = self._errors(joint.blocks, joint.total, asked)
+        return [int(n) for n in np.flatnonzero(errors > limits * (1 + CAP_ROOM) * (1 + ROUNDING))]
 
     @cached_property
     def poured(self) -> Joint:

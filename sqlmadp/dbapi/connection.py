@@ -1,8 +1,20 @@
 """Connections: ``sqlmadp.connect(plan, analyst="alice")``.
 
-Before the release, what is executed is checked and staged; ``commit`` hands it in, and
-``rollback`` drops it.  After the release every statement that it supports is answered, free, and
-there is nothing to commit.  A connection may be shared by threads; its cursors may not.
+One rule holds on a connection and in all that is built on it, such as SQLAlchemy, pandas, polars
+and notebook magics: what is typed decides, and nothing else does.
+
+    SELECT ...                   checked before the release, answered after it; never handed in
+    EXPLAIN SELECT ...           shows how exact it is, or would be if it were handed in
+    HAND IN SELECT ...           hands it in at once, as staged_1, staged_2, ...
+    HAND IN AS name SELECT ...   hands it in under a name
+    WITHDRAW name                takes it back, until the release is made
+
+A SELECT changes nothing in any database, so tools commit after it or not, and close the connection,
+as they please.  That is why ``commit`` and ``rollback`` do nothing here: no statement is lost
+because a tool did not commit, and none is handed in because it did.
+
+After the release every statement that it supports is answered, free.  A connection may be shared
+by threads; its cursors may not.
 """
 
 from __future__ import annotations
@@ -24,7 +36,6 @@ from sqlmadp.dbapi.probe import probed
 from sqlmadp.dbapi.session import Session
 from sqlmadp.errors import (
     InterfaceError,
-    NotReleasedError,
     NotSupportedError,
     ProgrammingError,
 )
@@ -32,23 +43,31 @@ from sqlmadp.plan import Plan
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.literals import is_sql_text
 from sqlmadp.sql.parameters import Parameters, with_parameters
-from sqlmadp.sql.statements import Statement, explained, split
+from sqlmadp.sql.statements import Statement, explained, handed_in, split, withdrawn
 
 
 def connect(
-    plan: str | os.PathLike[str] | Plan, *, analyst: str, dialect: str | None = None
+    plan: str | os.PathLike[str] | Plan,
+    *,
+    analyst: str,
+    dialect: str | None = None,
+    errors: bool = False,
 ) -> Connection:
     """Return a connection of one analyst to a plan, given as a file or as an open plan.
 
-    ``dialect`` is that of the SQL on this connection; the plan's own otherwise.
+    ``dialect`` is that of the SQL on this connection; the plan's own otherwise.  With ``errors``
+    three columns follow every answer ``n`` in all rows: n_stderr, its standard error, and n_low and
+    n_high, the ends of its 95% interval.
     """
     path = plan.path if isinstance(plan, Plan) else Path(plan)
-    return Connection(path, analyst, dialect)
+    return Connection(path, analyst, dialect, errors=errors)
 
 
 def _no_two_phases(*_: object) -> NoReturn:
     """Raise NotSupportedError."""
-    raise NotSupportedError("there are no transactions in two phases; use commit and rollback")
+    raise NotSupportedError(
+        "there are no transactions: HAND IN takes effect at once, and WITHDRAW takes it back"
+    )
 
 
 class Connection:
@@ -67,13 +86,14 @@ class Connection:
 
     xid = tpc_begin = tpc_prepare = tpc_commit = tpc_rollback = tpc_recover = _no_two_phases
 
-    def __init__(self, path: Path, analyst: str, dialect: str | None = None) -> None:
+    def __init__(
+        self, path: Path, analyst: str, dialect: str | None = None, *, errors: bool = False
+    ) -> None:
         """Open the plan at ``path``; use `connect`."""
-        self._dialect = dialect
+        self._dialect, self._errors = dialect, errors
         self._lock = threading.RLock()
         with reporting():
             self._session: Session | None = Session(path, analyst)
-        self._staged: list[Statement] = []
 
     def cursor(self) -> Cursor:
         """Return a new cursor."""
@@ -84,24 +104,40 @@ class Connection:
         """Execute a statement on a new cursor, and return the cursor."""
         return self.cursor().execute(operation, parameters)
 
-    def commit(self) -> None:
-        """Hand in what is staged, all of it or, with an error, none of it."""
+    def hand_in(self, operation: str, parameters: Parameters | None = None) -> Result:
+        """Hand a statement in, as ``HAND IN`` does, and return all that was handed in.
+
+        Its name is that of a ``-- name: ...`` in front of it, or staged_1, staged_2, ...
+        """
         with self._lock, reporting():
             session = self._open()
-            if self._staged:
-                session.hand_in(self._staged)
-                self._staged = []
+            return session.hand_in([self._statement(session, operation, parameters)])
+
+    def staged(self) -> Result:
+        """Return what the analyst has handed in: name, state, file and statement."""
+        with self._lock, reporting():
+            return self._open().staged()
+
+    def withdraw(self, name: str) -> Result:
+        """Take back a statement that was handed in from a connection, and return what is left.
+
+        Nothing can be withdrawn from a release that has been made: OperationalError.
+        """
+        with self._lock, reporting():
+            return self._open().withdraw(name)
+
+    def commit(self) -> None:
+        """Do nothing: ``HAND IN`` takes effect at once, and a SELECT is never handed in."""
+        self._open()
 
     def rollback(self) -> None:
-        """Drop what is staged."""
-        with self._lock, reporting():
-            self._open()
-            self._staged = []
+        """Do nothing; `withdraw` takes a statement back."""
+        self._open()
 
     def close(self) -> None:
-        """Close the connection and drop what is staged; closing it again does nothing."""
+        """Close the connection; what was handed in stays, and closing it again does nothing."""
         with self._lock:
-            self._session, self._staged = None, []
+            self._session = None
 
     def __enter__(self) -> Connection:
         self._open()
@@ -113,12 +149,8 @@ class Connection:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Commit, or roll back after an exception; then close."""
-        try:
-            if self._session is not None and kind is None:
-                self.commit()
-        finally:
-            self.close()
+        """Close the connection."""
+        self.close()
 
     @property
     def analyst(self) -> str:
@@ -144,17 +176,14 @@ class Connection:
             return self._open().queries()
 
     @property
-    def staged(self) -> tuple[str, ...]:
-        """Return the statements that ``commit`` would hand in."""
-        with self._lock, reporting():
-            self._open()
-            return tuple(statement.text for statement in self._staged)
-
-    @property
     def certificate(self) -> Certificate:
-        """Return what the release gives this analyst; before it, what it would give now."""
+        """This analyst's certificate.
+
+        Before the release it is a forecast from the statements handed in so far, and computing it
+        can take minutes.
+        """
         with self._lock, reporting():
-            return self._open().certificate(self._staged)
+            return self._open().certificate()
 
     def rows(self, query: str) -> Result:
         """Return the rows of the analyst's own query of that name."""
@@ -162,52 +191,51 @@ class Connection:
             return self._open().rows(query)
 
     def _execute(self, operations: Sequence[tuple[str, Parameters | None]]) -> list[Executed]:
-        """Answer statements, or check all of them and then stage them; for cursors."""
+        """Answer statements, hand them in all or none, or check them; for cursors."""
         with self._lock, reporting():
             session = self._open()
-            dialect = self._dialect or session.dialect
-            statements = [_statement(*each, session.limits, dialect) for each in operations]
-            released = session.look() is not None
-            staged = list(self._staged)
-            executed: list[Executed] = []
-            for statement in statements:
-                if (probe := probed(statement.text, session.tables())) is not None:
-                    executed.append(Answered(probe))
-                elif (about := explained(statement)) is not None:
-                    executed.append(Answered(session.explain(about, staged)))
-                elif released:
-                    executed.append(Answered(session.answer(statement)))
-                else:
-                    query, new = session.check(statement, staged)
-                    staged.extend([statement] if new else [])
-                    executed.append(Pending(query))
-            self._staged = staged
-            return executed
+            statements = [self._statement(session, *each) for each in operations]
+            asked = [handed_in(statement) for statement in statements]
+            if handing_in := [statement for statement in asked if statement is not None]:
+                return [Answered(session.hand_in(handing_in))]
+            return [self._executed(session, statement) for statement in statements]
 
-    def _result(self, executed: Executed) -> Result:
-        """Return the rows of what was executed; NotReleasedError if there are none yet."""
+    def _executed(self, session: Session, statement: Statement) -> Executed:
+        if (probe := probed(statement.text, session.tables())) is not None:
+            return Answered(probe)
+        if (about := explained(statement)) is not None:
+            return Answered(session.explain(about))
+        if (name := withdrawn(statement)) is not None:
+            return Answered(session.withdraw(name))
+        if session.look() is not None:
+            return self._answered(session, statement)
+        return Pending(session.check(statement))
+
+    def _answered(self, session: Session, statement: Statement) -> Answered:
+        answer = session.answer(statement)
+        return Answered(answer.with_errors() if self._errors else answer, answer.rmse)
+
+    def _with_rows(self, executed: Executed) -> Answered:
+        """Return what was executed with its rows; NotReleasedError if there are none yet."""
         if isinstance(executed, Answered):
-            return executed.result
+            return executed
         with self._lock, reporting():
             session = self._open()
             if session.look() is not None:
-                return session.answer(executed.query.statement)
-            raise self._pending(session, executed)
+                return self._answered(session, executed.query.statement)
+            raise session.pending_statement(executed.query.statement)
 
     def _expected_error(self, executed: Executed) -> Mapping[str, tuple[float, ...]]:
         with self._lock, reporting():
             session = self._open()
             if isinstance(executed, Pending) and session.look() is None:
-                return session.expected_error(executed.query, self._staged)
-            return self._result(executed).rmse
+                return session.expected_error(executed.query)
+            return self._with_rows(executed).rmse
 
-    def _pending(self, session: Session, executed: Pending) -> NotReleasedError:
-        statement = executed.query.statement
-        if statement.text in session.queries().values():
-            return session.pending("this statement has been handed in")
-        if any(statement.text == staged.text for staged in self._staged):
-            return session.pending("this statement is staged, and commit() hands it in")
-        return session.pending("this statement is no longer staged: execute it again")
+    def _statement(
+        self, session: Session, operation: object, parameters: Parameters | None
+    ) -> Statement:
+        return _statement(operation, parameters, session.limits, self._dialect or session.dialect)
 
     def _open(self) -> Session:
         if self._session is None:

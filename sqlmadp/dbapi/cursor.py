@@ -22,6 +22,8 @@ Row = tuple[Any, ...]
 Described = tuple[str, str, None, None, int | None, int | None, None]
 """Name, type code, display size, internal size, precision, scale, whether NULL is possible."""
 
+_PENDING = "The release is pending. A SELECT is not handed in; HAND IN SELECT ... is."
+
 
 class Cursor:
     """A cursor of PEP 249.  Belongs to one thread at a time."""
@@ -35,19 +37,22 @@ class Cursor:
         """Make a cursor; use ``Connection.cursor``."""
         self.connection = connection
         self.messages: list[tuple[type[Exception], Exception]] = []
-        """What the last statement, now staged, compares with though no schema declares it."""
+        """Notes on the last statement, such as a value that it names and no schema declares."""
         self._sets: list[Executed] | None = []
         self._set = 0
         self._next_row = 0
 
     def execute(self, operation: str, parameters: Parameters | None = None) -> Cursor:
-        """Answer a statement, or stage it before the release; return this cursor."""
+        """Answer a statement, or check it before the release; return this cursor.
+
+        ``HAND IN SELECT ...`` hands it in, and the rows are all that was handed in.
+        """
         return self._run([(operation, parameters)])
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
         """Do so once for each set of parameters; ``nextset`` moves from result to result.
 
-        Before the release all of them are staged or, if one is refused, none.
+        With HAND IN all of them are handed in or, if one is refused, none, and there is one result.
         """
         return self._run([(operation, parameters) for parameters in seq_of_parameters])
 
@@ -56,10 +61,7 @@ class Cursor:
         self._reset([])
         self._reset(self.connection._execute(operations))
         self.messages = [
-            (Warning, Warning(str(note)))
-            for executed in self._open()
-            if isinstance(executed, Pending)
-            for note in executed.query.notes
+            (Warning, Warning(str(note))) for executed in self._open() for note in executed.notes
         ]
         return self
 
@@ -87,11 +89,10 @@ class Cursor:
     @property
     def result(self) -> Result:
         """Return all rows at once: as tuples, DuckDB relation, Arrow, pandas or polars."""
-        executed = self._executed()
-        result = self.connection._result(executed)
-        if isinstance(executed, Pending) and self._sets:
-            self._sets[self._set] = Answered(result)
-        return result
+        executed = self.connection._with_rows(self._executed())
+        if self._sets:
+            self._sets[self._set] = executed
+        return executed.result
 
     @property
     def expected_error(self) -> Mapping[str, tuple[float, ...]]:
@@ -199,7 +200,7 @@ class Cursor:
             table = executed.table(self.expected_error).text()
         except Error as error:
             table = str(error)
-        return f"{table}\n\nThe release is pending."
+        return f"{table}\n\n{_PENDING}"
 
     def _repr_html_(self) -> str | None:
         """Return the small table that notebooks show."""
@@ -212,7 +213,7 @@ class Cursor:
             table = executed.table(self.expected_error).html()
         except Error:
             return None
-        return f"{table}<p>The release is pending.</p>"
+        return f"{table}<p>{_PENDING}</p>"
 
     def _executed(self) -> Executed:
         """Return the current result set."""

@@ -9,8 +9,9 @@ included.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlmadp.accuracy import unit_noise
@@ -33,11 +34,17 @@ from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.binder import Binder
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
-from sqlmadp.staging import hand_in, held, new_statements
+from sqlmadp.staging import UNNAMED, hand_in, held, new_statements, withdraw
 from sqlmadp.trial import try_statement
 
 Seen = tuple[Plan, tuple[tuple[int, int, int] | None, ...]]
 """A plan, and the state of every file that it depends on."""
+
+STAGED_COLUMNS = tuple((name, "VARCHAR") for name in ("name", "state", "file", "statement"))
+"""The columns of the list of what an analyst has handed in."""
+
+MAX_COPIED = 300
+"""Repeat statements of at most this many characters in a message, to be copied."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +72,7 @@ class Session:
         self._plan = Plan.open(path)
         self._me()
         self._binder = Binder(domain_of(self._plan), self._plan.limits)
-        self._desk = Desk(self._plan.limits.outer_seconds)
+        self._desk = Desk(self._plan.limits)
         self._results = Results()
         self._forecasts: dict[tuple[str, ...], _Forecast] = {}
         self.queries()
@@ -110,11 +117,11 @@ class Session:
         """Return the analyst's own statements, as handed in, by name."""
         return {statement.name: statement.text for statement in self._own()}
 
-    def check(self, statement: Statement, staged: Sequence[Statement]) -> tuple[BoundQuery, bool]:
-        """Bind one statement before the release, and tell whether it is a new one.
+    def check(self, statement: Statement) -> BoundQuery:
+        """Bind one statement before the release; hands in nothing.
 
-        Raises if the statement is wrong or too large by itself, if its rows cannot be made from
-        made-up answers, or if it has the name of another one.
+        Raises if the statement is wrong or too large by itself, or if its rows cannot be made from
+        made-up answers.
         """
         query, _ = self._binder.bind(statement)
         sizes = oversized({self.analyst: [query]}, self.limits)
@@ -122,8 +129,7 @@ class Session:
             raise SqlError(problems)
         if (problem := try_statement(query, self.analyst, self._desk)) is not None:
             raise SqlError([problem])
-        known = [*self._own(), *staged]
-        return query, bool(new_statements([statement], known))
+        return query
 
     def answer(self, statement: Statement) -> Result:
         """Return the rows of any statement that the release supports."""
@@ -133,31 +139,72 @@ class Session:
             self._results.put(statement.key, known)
         return known
 
-    def explain(self, statement: Statement, staged: Sequence[Statement]) -> Result:
+    def explain(self, statement: Statement) -> Result:
         """Return scope, cells, groups and expected error of a statement.
 
         Before the release that is as if it were handed in, with all that is.
         """
         if self.look() is not None:
             return explain_statement(self._plan, statement, self.analyst)
-        forecast = self._forecast([*staged, statement])
+        self.check(statement)  # What could not be handed in has no error to expect.
+        forecast = self._forecast([statement])
         return explain(forecast.bound(statement), forecast.estimate)
 
     def rows(self, name: str) -> Result:
         """Return the rows of the analyst's own query called ``name``."""
         return self._released().rows(self.analyst, name)
 
-    def hand_in(self, staged: Sequence[Statement]) -> None:
-        """Hand statements in, all or none, unless the release has been made."""
+    def hand_in(self, statements: Sequence[Statement]) -> Result:
+        """Hand statements in, all or none, unless the release has been made; return the list."""
+        notes: list[str] = []
+        for statement in statements if self.look() is None else ():
+            notes += map(str, self.check(statement).notes)
         with held(self.path.parent):
             if self.look() is not None:
                 raise OperationalError(
-                    f"the release of plan {str(self.path)!r} has been made, and what you staged "
-                    "is not part of it; nothing was handed in. Call rollback() and execute it "
-                    "again: it is answered as far as the release covers it"
+                    f"the release of plan {str(self.path)!r} has been made, so nothing can be "
+                    "handed in any more, and nothing was. Execute the statement without HAND IN: "
+                    "it is answered as far as the release covers it"
                 )
             path = self._plan.staged_path(self.analyst)
-            hand_in(path, staged, self._own(), self.limits)
+            added = hand_in(path, statements, self._own(), self.limits)
+        listed = self.staged(dict.fromkeys(added, "handed in now"))
+        return replace(listed, notes=tuple(notes))
+
+    def withdraw(self, name: str) -> Result:
+        """Take back a statement that was handed in from a connection; return what is left."""
+        with held(self.path.parent):
+            if self.look() is not None:
+                raise OperationalError(
+                    f"the release of plan {str(self.path)!r} has been made, so {name!r} cannot be "
+                    "withdrawn from it: its epsilon is spent and its answers are stored. Nothing "
+                    "was withdrawn"
+                )
+            path = self._plan.staged_path(self.analyst)
+            taken = withdraw(path, name, self._readable(), self.limits)
+        left = self.staged()
+        gone = (taken.name, "withdrawn now", self._place(taken), taken.text)
+        return replace(left, rows=(gone, *left.rows))
+
+    def staged(self, states: Mapping[str, str] | None = None) -> Result:
+        """Return what the analyst has handed in: name, state, file and statement.
+
+        ``states`` has the state of those that something has just happened to, by name; they are
+        listed first.
+        """
+        state = "waits for the release" if self.look() is None else "released"
+        rows = [
+            (each.name, (states or {}).get(each.name, state), self._place(each), each.text)
+            for each in self._readable()
+        ]
+        rows.sort(key=lambda row: row[1] == state)
+        return Result(STAGED_COLUMNS, tuple(rows), {})
+
+    def _place(self, statement: Statement) -> str:
+        """Return the file of a statement, relative to the plan's folder if it is inside."""
+        file = Path(statement.file)
+        folder = self._plan.folder
+        return str(file.relative_to(folder) if file.is_relative_to(folder) else file)
 
     def _sound(self, staged: Mapping[str, Sequence[Statement]]) -> Asked:
         """Return what everybody asks with ``staged``; raise what is wrong with one's own part."""
@@ -167,30 +214,38 @@ class Session:
             raise SqlError(own)
         return asked
 
-    def expected_error(
-        self, query: BoundQuery, staged: Sequence[Statement]
-    ) -> Mapping[str, tuple[float, ...]]:
+    def expected_error(self, query: BoundQuery) -> Mapping[str, tuple[float, ...]]:
         """Return the expected error of a query, by column and group, before the release.
 
-        That is the error if all that was handed in, and what is staged, were released now.
+        That is the error if it were handed in, and all that is were released now.
         """
-        forecast = self._forecast([*staged, query.statement])
+        forecast = self._forecast([query.statement])
         return expected_error(forecast.bound(query.statement), forecast.estimate)
 
-    def certificate(self, staged: Sequence[Statement]) -> Certificate:
+    def certificate(self) -> Certificate:
         """Return the analyst's part of the certificate: the release's, or what it would be now."""
         release = self.look()
         if release is not None:
             return release.certificate.only(self.analyst)
-        forecast = self._forecast(staged)
-        return certify(forecast.asked).only(self.analyst)
+        return certify(self._forecast([]).asked).only(self.analyst)
 
     def pending(self, what: str) -> NotReleasedError:
         """Return the error that says why there are no rows, and what happens next."""
         return NotReleasedError(
-            f"the release of plan {str(self.path)!r} is pending, so there are no rows yet; {what}. "
-            "When everyone has handed in, the curator runs "
-            f"'sqlmadp release {self.path}', or Plan.open(...).release() in Python"
+            f"the release of plan {str(self.path)!r} is pending, so there are no rows yet. When "
+            "everyone has handed in, the curator runs: sqlmadp release "
+            f"{shlex.quote(str(self.path))}\n{what}"
+        )
+
+    def pending_statement(self, statement: Statement) -> NotReleasedError:
+        """Return the error that says why a statement has no rows, and what to type."""
+        if any(statement.key == own.key for own in self._own()):
+            return self.pending("This statement has been handed in.")
+        text = statement.text
+        copied = text if len(text) <= MAX_COPIED and text.isprintable() else "SELECT ..."
+        return self.pending(
+            "This statement is in order, and it is not handed in. EXPLAIN in front of it shows how "
+            f"exact it would be; HAND IN in front of it hands it in:\n    HAND IN {copied}"
         )
 
     def _me(self) -> Analyst:
@@ -206,15 +261,21 @@ class Session:
             raise SqlError(problems)
         return own
 
+    def _readable(self) -> list[Statement]:
+        """Return the analyst's statements but for those with a mistake that ``_own`` raises."""
+        own, _ = own_statements(self._plan, self._me())
+        return own
+
     def _released(self) -> Release:
         release = self.look()
         if release is None:
-            raise self.pending("what was handed in is not measured")
+            raise self.pending("What was handed in is not measured yet.")
         return release
 
-    def _forecast(self, staged: Sequence[Statement]) -> _Forecast:
+    def _forecast(self, more: Sequence[Statement]) -> _Forecast:
+        """Return what a release would give if ``more`` were handed in too, under any name."""
         self.look()
-        added = new_statements(staged, self._own())
+        added = new_statements([replace(each, name=UNNAMED) for each in more], self._own())
         key = tuple(statement.text for statement in added)
         if key not in self._forecasts:
             asked = self._sound({self.analyst: added})

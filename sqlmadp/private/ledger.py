@@ -30,6 +30,7 @@ from sqlmadp.private.ledger_file import (
     broken,
     chain_hash,
     check_file,
+    check_place,
     connect,
     create,
     digest,
@@ -37,7 +38,6 @@ from sqlmadp.private.ledger_file import (
     refusing,
     sync_name,
 )
-from sqlmadp.private.ledger_place import check_place
 from sqlmadp.private.measurement import Measurement
 
 

@@ -1,7 +1,7 @@
 """Measure: the only way from the private table to anything that is shown.
 
     stored?  ->  budget?  ->  calibrate: recheck, sensitivity, scales  ->  catalogue
-             ->  announce  ->  make the ledger, if there is none  ->  tie
+             ->  announce  ->  make the ledger, if there is none  ->  bind
              ->  count, A x, noise  ->  one transaction: budget, charge, measurement
              ->  read back what was stored
 
@@ -36,12 +36,20 @@ from sqlmadp.private.blocks import (
     grain,
     rounding,
 )
-from sqlmadp.private.catalogue import check_catalogue
 from sqlmadp.private.data_vector import read_sums
 from sqlmadp.private.engines import Engine, Source, open_engine
+from sqlmadp.private.engines.catalogue import check_catalogue
 from sqlmadp.private.ledger import Ledger
+from sqlmadp.private.ledger_binding import (
+    NOTED,
+    Notice,
+    bind,
+    check_binding,
+    silent,
+    stored,
+    update_notes,
+)
 from sqlmadp.private.measurement import Measurement
-from sqlmadp.private.tie import NOTED, Notice, check_tie, move_on, silent, stored, tie
 from sqlmadp.schema.domain import Domain
 from sqlmadp.table.rows import Rows
 
@@ -96,13 +104,13 @@ def measure(
     try:
         check_catalogue(engine, domain)
         names = engine.identity.names
-        check_tie(engine.identity, ledger.path, lambda: ledger.heads)
+        check_binding(engine.identity, ledger.path, lambda: ledger.heads)
         announce()
         ledger.make()
         if (known := stored(ledger, release, notice)) is not None:
             return known  # Another process completed it while this one prepared.
         ledger.require(epsilon)  # Its name is on the disk before anything is charged to it.
-        tie(engine.identity, ledger, notice)
+        bind(engine.identity, ledger, notice)
         values = _noisy_answers_or_none(engine, domain, strategy)
     finally:
         engine.close()
@@ -119,7 +127,7 @@ def measure(
         metadata={**metadata, NOTED: names},
     )
     recorded = ledger.record(measurement, analysts=analysts, mechanism=mechanism)
-    move_on(names, ledger, notice)
+    update_notes(names, ledger, notice)
     return recorded
 
 

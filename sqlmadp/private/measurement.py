@@ -2,8 +2,9 @@
 
 It is public, and the only thing that a release learns about the table.  It is stored as
 text (JSON, lists of integers) that an auditor can read; decoding and encoding it again gives
-the same bytes.  Every partition is stored once, as runs (see `runs`), and every block with the
-scale of its own noise.  Ledgers of the first format, with one scale for all blocks, are read too.
+the same bytes.  Every partition is stored once, as runs of a straight line, and every block with
+the scale of its own noise.  The first ledgers stored the group of every cell in place of
+partitions, and one scale for all blocks: `_second_format` rewrites these.
 
 Guarantee  Holds noisy answers and public figures, never sums, exact answers or noise.
 Requires   Made by `measure`, or decoded from a ledger.
@@ -23,14 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.private.runs import Run, affine_runs, from_runs
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
-
-FEW_ENTRIES = 2**16
-"""Write out products of the first format while they have at most this many
-entries."""
+from sqlmadp.table.runs import Run, affine_runs, from_runs
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -68,13 +65,26 @@ class Measurement:
 
     def encode(self) -> bytes:
         """Return the measurement as JSON."""
-        parts = _Parts()
-        blocks = [
-            _stored(block, parts, values, grain, scale)
-            for block, values, grain, scale in zip(
-                self.blocks, self.values, self.grains, self.scales, strict=True
+        numbers: dict[Partition, int] = {}
+        for part in (part for block in self.blocks for part in block.parts):
+            numbers.setdefault(part, len(numbers))
+        blocks = []
+        for place, block in enumerate(self.blocks):
+            stored = _StoredBlock(
+                scope=list(block.scope),
+                partitions=[numbers[part] for part in block.parts],
+                grain=str(self.grains[place]),
+                scale=self.scales[place],
+                values=self.values[place].tolist(),
             )
-        ]
+            if isinstance(block, Products):
+                stored.factors = [_StoredMatrix.of(factor) for factor in block.factors]
+                stored.heights = [int(height) for height in block.heights.reshape(-1)]
+            elif block.given is None:
+                stored.weight = int(block.weight)
+            else:
+                stored.matrix = _StoredMatrix.of(block.given)
+            blocks.append(stored)
         return msgspec.json.encode(
             _StoredMeasurement(
                 format=2,
@@ -82,7 +92,7 @@ class Measurement:
                 epsilon=str(self.epsilon),
                 sensitivity=self.sensitivity,
                 metadata=dict(self.metadata),
-                partitions=parts.stored,
+                partitions=[_StoredPartition.of(part) for part in numbers],
                 blocks=blocks,
             )
         )
@@ -90,32 +100,21 @@ class Measurement:
     @classmethod
     def decode(cls, data: bytes) -> Measurement:
         """Return the measurement that was encoded as ``data``."""
-        stored: _StoredMeasurement | _FirstMeasurement
-        if msgspec.json.decode(data, type=_Format).format == 1:
-            stored = msgspec.json.decode(data, type=_FirstMeasurement)
-            blocks = tuple(_first_block(block) for block in stored.blocks)
-            grains = (Fraction(1),) * len(blocks)
-            scales = (stored.scale,) * len(blocks)
-        else:
-            stored = msgspec.json.decode(data, type=_StoredMeasurement)
-            parts = [_partition(part) for part in stored.partitions]
-            blocks = tuple(_block(block, parts) for block in stored.blocks)
-            grains = tuple(Fraction(block.grain) for block in stored.blocks)
-            scales = tuple(block.scale for block in stored.blocks)
+        given = msgspec.json.decode(data)
+        if given.get("format", 1) == 1:
+            given = _second_format(given)
+        stored = msgspec.convert(given, _StoredMeasurement)
+        parts = [part.partition for part in stored.partitions]
         return cls(
             release=stored.release,
-            blocks=blocks,
+            blocks=tuple(block.rows(parts) for block in stored.blocks),
             values=tuple(_read_only(block.values) for block in stored.blocks),
-            grains=grains,
-            scales=scales,
+            grains=tuple(Fraction(block.grain) for block in stored.blocks),
+            scales=tuple(block.scale for block in stored.blocks),
             epsilon=Fraction(stored.epsilon),
             sensitivity=stored.sensitivity,
             metadata=stored.metadata,
         )
-
-
-class _Format(msgspec.Struct):
-    format: int = 1
 
 
 class _StoredPartition(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -130,12 +129,32 @@ class _StoredPartition(msgspec.Struct, kw_only=True, forbid_unknown_fields=True)
     unit: int
     """Steps from one end of a piece to the other."""
 
+    @classmethod
+    def of(cls, part: Partition) -> _StoredPartition:
+        pieces, steps, degrees = map(affine_runs, (part.pieces, part.steps, part.degrees))
+        return cls(pieces=pieces, steps=steps, degrees=degrees, unit=part.unit)
+
+    @property
+    def partition(self) -> Partition:
+        pieces, steps, degrees = map(from_runs, (self.pieces, self.steps, self.degrees))
+        return Partition(pieces, steps, degrees, self.unit)
+
 
 class _StoredMatrix(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     row_starts: list[int]
     columns: list[int]
     entries: list[int]
     """Row by row: row i has entries[row_starts[i]:row_starts[i + 1]]."""
+
+    @classmethod
+    def of(cls, matrix: sparse.csr_array) -> _StoredMatrix:
+        starts, columns, entries = matrix.indptr, matrix.indices, matrix.data
+        return cls(row_starts=starts.tolist(), columns=columns.tolist(), entries=entries.tolist())
+
+    def over(self, size: int) -> sparse.csr_array:
+        entries = np.array(self.entries, dtype=np.int64)
+        shape = len(self.row_starts) - 1, size
+        return sparse.csr_array((entries, self.columns, self.row_starts), shape=shape)
 
 
 class _StoredBlock(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -154,6 +173,17 @@ class _StoredBlock(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omi
     scale: float
     values: list[int]
 
+    def rows(self, every: list[Partition]) -> Rows:
+        scope, parts = tuple(self.scope), tuple(every[number] for number in self.partitions)
+        if self.factors is not None:
+            sized = zip(self.factors, parts, strict=True)
+            factors = tuple(factor.over(part.size) for factor, part in sized)
+            heights = _read_only(self.heights or []).reshape([f.shape[0] for f in factors])
+            return Products(scope, parts, 0, None, factors, heights)
+        if self.matrix is None:
+            return Rows(scope, parts, self.weight or 0)
+        return Rows(scope, parts, 0, self.matrix.over(Rows(scope, parts).size))
+
 
 class _StoredMeasurement(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     format: Literal[2]
@@ -165,124 +195,19 @@ class _StoredMeasurement(msgspec.Struct, kw_only=True, forbid_unknown_fields=Tru
     blocks: list[_StoredBlock]
 
 
-class _FirstBlock(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """As the first format has it: the group of every cell, and the matrix over groups."""
-
-    scope: list[str]
-    partitions: list[list[int]]
-    row_starts: list[int] | None = None
-    columns: list[int] | None = None
-    entries: list[int] | None = None
-    factors: list[_StoredMatrix] | None = None
-    heights: list[int] | None = None
-    values: list[int]
-
-
-class _FirstMeasurement(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    release: str
-    epsilon: str
-    sensitivity: int
-    scale: float
-    metadata: dict[str, Any]
-    blocks: list[_FirstBlock]
-
-
-class _Parts:
-    """The partitions of a measurement, each stored once."""
-
-    def __init__(self) -> None:
-        self.stored: list[_StoredPartition] = []
-        self._numbers: dict[Partition, int] = {}
-
-    def number(self, part: Partition) -> int:
-        """Return the number of a partition, which is stored if it is new."""
-        if part not in self._numbers:
-            self._numbers[part] = len(self.stored)
-            self.stored.append(
-                _StoredPartition(
-                    pieces=affine_runs(part.pieces),
-                    steps=affine_runs(part.steps),
-                    degrees=affine_runs(part.degrees),
-                    unit=part.unit,
-                )
-            )
-        return self._numbers[part]
-
-
-def _stored(
-    block: Rows, parts: _Parts, values: NDArray[np.int64], grain: Fraction, scale: float
-) -> _StoredBlock:
-    stored = _StoredBlock(
-        scope=list(block.scope),
-        partitions=[parts.number(part) for part in block.parts],
-        grain=str(grain),
-        scale=scale,
-        values=values.tolist(),
-    )
-    if isinstance(block, Products):
-        stored.factors = [_stored_matrix(factor) for factor in block.factors]
-        stored.heights = [int(height) for height in block.heights.reshape(-1)]
-    elif block.given is None:
-        stored.weight = int(block.weight)
-    else:
-        stored.matrix = _stored_matrix(block.given)
-    return stored
-
-
-def _stored_matrix(matrix: sparse.csr_array) -> _StoredMatrix:
-    return _StoredMatrix(
-        row_starts=matrix.indptr.tolist(),
-        columns=matrix.indices.tolist(),
-        entries=matrix.data.tolist(),
-    )
-
-
-def _partition(stored: _StoredPartition) -> Partition:
-    return Partition(
-        from_runs(stored.pieces), from_runs(stored.steps), from_runs(stored.degrees), stored.unit
-    )
-
-
-def _block(stored: _StoredBlock, every: list[Partition]) -> Rows:
-    scope, parts = tuple(stored.scope), tuple(every[number] for number in stored.partitions)
-    if stored.factors is not None:
-        return _products(scope, parts, stored.factors, stored.heights or [])
-    if stored.matrix is None:
-        return Rows(scope, parts, stored.weight or 0)
-    return Rows(scope, parts, 0, _matrix(stored.matrix, Rows(scope, parts).size))
-
-
-def _first_block(stored: _FirstBlock) -> Rows:
-    scope = tuple(stored.scope)
-    parts = tuple(Partition.flat(_read_only(labels)) for labels in stored.partitions)
-    size = Rows(scope, parts).size
-    if stored.factors is None:
-        matrix = _StoredMatrix(
-            row_starts=stored.row_starts or [0],
-            columns=stored.columns or [],
-            entries=stored.entries or [],
-        )
-        return Rows.of(scope, parts, _matrix(matrix, size))
-    block = _products(scope, parts, stored.factors, stored.heights or [])
-    return block if block.count * size > FEW_ENTRIES else Rows.of(scope, parts, block.matrix)
-
-
-def _products(
-    scope: tuple[str, ...],
-    parts: tuple[Partition, ...],
-    stored: list[_StoredMatrix],
-    heights: list[int],
-) -> Products:
-    factors = tuple(_matrix(each, part.size) for each, part in zip(stored, parts, strict=True))
-    shape = tuple(factor.shape[0] for factor in factors)
-    return Products(scope, parts, 0, None, factors, _read_only(heights).reshape(shape))
-
-
-def _matrix(stored: _StoredMatrix, size: int) -> sparse.csr_array:
-    return sparse.csr_array(
-        (np.array(stored.entries, dtype=np.int64), stored.columns, stored.row_starts),
-        shape=(len(stored.row_starts) - 1, size),
-    )
+def _second_format(first: dict[str, Any]) -> dict[str, Any]:
+    """Return a measurement of the first format as one of the second, none of it changed."""
+    scale = first.pop("scale")
+    partitions: list[Any] = []
+    blocks = []
+    for block in first.pop("blocks"):
+        flat = [Partition.flat(np.array(labels)) for labels in block.pop("partitions")]
+        numbers = [len(partitions) + place for place in range(len(flat))]
+        partitions += [msgspec.to_builtins(_StoredPartition.of(part)) for part in flat]
+        if "factors" not in block:
+            block["matrix"] = {name: block.pop(name) for name in _StoredMatrix.__struct_fields__}
+        blocks.append({**block, "partitions": numbers, "grain": "1", "scale": scale})
+    return {**first, "format": 2, "partitions": partitions, "blocks": blocks}
 
 
 def _read_only(numbers: list[int]) -> NDArray[np.int64]:

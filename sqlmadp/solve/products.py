@@ -302,6 +302,19 @@ class ProductSolution:
             found[some] = self._dots(solution, 2 * right - self._times(solution))
         return found
 
+    def sum_variances(self, parts: Sequence[tuple[Rows, sparse.csr_array]]) -> Floats:
+        """Return the variances of sums of functions, one function per row of each part.
+
+        ``parts``: rows whose vertices the functions are given over, and their coefficients.
+        """
+        given = [Rows(rows.scope, rows.parts, 0, functions) for rows, functions in parts]
+        found = []
+        for sides in zip(*(self._right_sides(rows) for rows in given), strict=True):
+            right = reduce(np.add, (right for _, right in sides))
+            solution = self._solved(right, CLOSE)
+            found.append(self._dots(solution, 2 * right - self._times(solution)))
+        return np.concatenate(found)
+
     def covariance(self, rows: Rows) -> Floats:
         """Return the covariances of the rows' answers."""
         right = np.hstack([right for _, right in self._right_sides(rows)])

@@ -64,8 +64,10 @@ class CellTables:
         table = f"__cells_{self._domain.columns.index(column)}"
         if table not in self._made:
             value, parameters = _value_sql(column)
+            # What can be counted out is not stored, so that wide columns take no memory.
+            made = "TABLE" if parameters else "VIEW"
             self._sandbox.execute(
-                f"CREATE TABLE {table} AS SELECT range AS __cell, "
+                f"CREATE {made} {table} AS SELECT range AS __cell, "
                 f"CASE WHEN range < {column.declared} THEN CAST({value} AS {column.sql_type}) END "
                 f"AS {quote(column.name)} FROM range({column.size})",
                 parameters,

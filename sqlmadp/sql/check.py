@@ -38,7 +38,7 @@ _CLASSES: dict[type[exp.Expr], tuple[str, str, str]] = {
     exp.Collate: (
         "collation",
         "collations are not supported",
-        "Compare lower(...) with lower(...) instead.",
+        "Compare both sides in lower case, with lower().",
     ),
     exp.Dot: ("function", "functions are named without a schema", ""),
     exp.PositionalColumn: (
@@ -115,15 +115,16 @@ class ExpressionChecker:
         """Note every mistake in an expression."""
         if node is None:
             return
-        if isinstance(node, exp.Alias):
-            node = node.this
+        starred = isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+        if isinstance(node, exp.Alias) or (starred and over == "answers"):
+            node, starred = node.this, False
         if isinstance(node, exp.Query) and over != "records":
             return  # It is looked at by itself.
         known = has_only_known_arguments(node, EXPRESSIONS) or (
             over != "records" and has_only_known_arguments(node, AROUND)
         )
         call = call_of(node)
-        if not known or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+        if starred or not known:
             self._refuse_node(node, over)
             return
         if isinstance(node, exp.Column):

@@ -39,6 +39,8 @@ class Limits:
     """CPU seconds that evaluating one expression over declared values may take."""
     outer_seconds: int = 20
     """CPU seconds that running what stands around the private blocks may take."""
+    sql_memory: int = 256
+    """Megabytes that DuckDB may take for one of those; it never writes to a disk instead."""
     memory: int = 8192
     """Megabytes that counting with DuckDB or a Spark of one's own, and then measuring, may take."""
 

@@ -245,6 +245,8 @@ def crossed_rows(tree: Node, sizes: Mapping[str, int]) -> int:
 
 def _rows(node: Node, sizes: Mapping[str, int]) -> tuple[int, int]:
     """Return the rows of a query, and the most rows that anything inside it makes."""
+    if isinstance(node, exp.Values):
+        return len(node.expressions), 0
     known, most = dict(sizes), 0
     given = node.args.get("with_")
     for cte in given.expressions if given is not None else ():

@@ -390,7 +390,7 @@ def _not_a_select(statement: Statement) -> SqlError:
     return statement.refuse(
         "not-a-select",
         "only SELECT statements are answered",
-        hint="Ask for counts: SELECT COUNT(*) FROM ... WHERE ...",
+        hint="Ask for counts: a SELECT with COUNT(*).",
     )
 
 

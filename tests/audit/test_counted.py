@@ -8,7 +8,8 @@ import pytest
 
 from sqlmadp.audit import counted, report
 from sqlmadp.audit.report import audit_case
-from sqlmadp.private import counting, data_vector, measure
+from sqlmadp.private import data_vector, measure
+from sqlmadp.private.engines import counting
 from sqlmadp.schema.domain import Domain
 
 SURE = 1 - 1e-9
@@ -49,9 +50,9 @@ def test_the_audit_has_the_cases_of_records(monkeypatch):
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", [name for name in CASES if "person" in name])
 def test_a_unit_whose_records_are_not_limited_is_caught(monkeypatch, name):
-    right = data_vector.counting_select
+    right = counting.counting_select
     monkeypatch.setattr(
-        data_vector,
+        counting,
         "counting_select",
         lambda engine, domain, *rest: right(engine, replace(domain, unit=None), *rest),
     )

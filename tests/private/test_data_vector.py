@@ -11,11 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlmadp.private.counting import counting_select
 from sqlmadp.private.data_vector import read_counts, read_sums
 from sqlmadp.private.engines import Source, open_engine
-from sqlmadp.private.keys import FEW_CELLS, keys_of
-from sqlmadp.private.together import MOST_BYTES, answer_bytes, counted_together
+from sqlmadp.private.engines.counting import counting_select
+from sqlmadp.private.engines.scope_batches import (
+    FEW_CELLS,
+    MAX_BATCH_BYTES,
+    answer_bytes,
+    batch_scopes,
+    keys_of,
+)
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
@@ -326,7 +331,7 @@ def finest(domain, *names):
 def together(domain, scopes):
     """Return the names of the columns that are counted for every scope."""
     keys = {scope: keys_of(finest(domain, *scope), domain) for scope in scopes}
-    counted = counted_together(keys.values())
+    counted = batch_scopes(keys.values())
     return {scope: tuple(key.column for key in counted[own]) for scope, own in keys.items()}
 
 
@@ -369,7 +374,7 @@ def test_many_scopes_are_counted_apart_if_their_answer_would_not_fit():
     domain = Domain(table="t", columns=tuple(columns))
     pairs = list(itertools.combinations(names, 2))
     rows = 100 * len(pairs)
-    assert bytes_of(domain, pairs) <= max(MOST_BYTES, 2 * rows * 121 * 9)
+    assert bytes_of(domain, pairs) <= max(MAX_BATCH_BYTES, 2 * rows * 121 * 9)
     few = list(itertools.combinations(names[:5], 2))
     assert set(together(domain, few).values()) == {tuple(names[:5])}
     assert bytes_of(domain, few) == 10**5 * 6 * 9
@@ -380,7 +385,7 @@ def test_one_scope_that_the_others_are_part_of_is_grouped_by_alone(tmp_path):
     domain = domain_of(nullable=True, outside="null")
     engine = open_engine(write_table(tmp_path, [], "duckdb"), table="t")
     names = [("age",), ("age", "word"), ()]
-    scopes = counted_together([keys_of(finest(domain, *scope), domain) for scope in names])
+    scopes = batch_scopes([keys_of(finest(domain, *scope), domain) for scope in names])
     statement = counting_select(engine, domain, [*set(scopes.values())]).sql("duckdb")
     engine.close()
     assert set(together(domain, names).values()) == {("age", "word")}

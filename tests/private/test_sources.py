@@ -7,9 +7,9 @@ import duckdb
 import pytest
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.catalogue import catalogue_problems, check_catalogue
 from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
+from sqlmadp.private.engines.catalogue import catalogue_problems, check_catalogue
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.table.rows import Rows
 

@@ -13,15 +13,15 @@ from datetime import timedelta
 import numpy as np
 import people_table
 import statement_generator as generator
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sqlmadp.answer.rows import Desk
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Block, Marginal, row_major_strides
 from sqlmadp.sql.bind import BoundQuery, bind, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
+from sqlmadp.table.rows import Rows
 
 records = st.tuples(
     st.none() | st.integers(-1, 4),
@@ -73,19 +73,17 @@ def cell_of(column: Column, value: object) -> int:
     return declared.index(value)
 
 
-def data_vector(rows: list[tuple], marginal: Marginal, domain: Domain) -> np.ndarray:
-    """Return the records in every cell of a marginal."""
-    vector = np.zeros(marginal.size)
+def data_vector(records: list[tuple], rows: Rows, domain: Domain) -> np.ndarray:
+    """Return, for every vertex, the sum over records of the products of their weights."""
+    vector = np.zeros(rows.size)
     names = [column.name for column in domain.columns]
-    for row in rows:
-        cell = 0
-        strides = row_major_strides(marginal.shape)
-        for name, partition, stride in zip(
-            marginal.scope, marginal.partitions, strides, strict=True
-        ):
-            value = row[names.index(name)]
-            cell += int(partition.labels[cell_of(domain.column(name), value)]) * stride
-        vector[cell] += 1
+    functions = [part.functions.toarray() for part in rows.parts]
+    for record in records:
+        weights = np.ones(1)
+        for name, function in zip(rows.scope, functions, strict=True):
+            cell = cell_of(domain.column(name), record[names.index(name)])
+            weights = np.kron(weights, function[:, cell])
+        vector += weights
     return vector
 
 
@@ -97,8 +95,8 @@ class Exact:
     def __init__(self, rows: list[tuple], domain: Domain) -> None:
         self._rows, self._domain = rows, domain
 
-    def answers(self, block: Block) -> np.ndarray:
-        return block.matrix @ data_vector(self._rows, block.marginal, self._domain)
+    def answers(self, rows: Rows) -> np.ndarray:
+        return rows.matrix @ data_vector(self._rows, rows, self._domain)
 
 
 DESK = Desk()
@@ -194,26 +192,27 @@ def test_having_and_order_by_give_exactly_the_rows_of_duckdb(rows, where, group,
 
 @settings(max_examples=250, deadline=None, print_blob=True)
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
+@example(7044622, 7044622)  # A SUM that is NULL for any table beside one that is 0.
 def test_a_generated_statement_returns_the_rows_of_duckdb(seed, data):
     made = generator.Generator(seed).make()
     (statement,) = split(made.sql, file="oracle.sql")
     query = bind(statement, evaluator())
     records = people_table.as_declared(people_table.table(data))
-    raw = people_table.reference_connection(records)
+    raw = people_table.possible_connection(records)
     assert [(name, str(kind)) for name, kind, *_ in raw.sql(made.sql).description] == [
         (name, kind) for name, kind in query.columns
     ]
     ours = answer(query, records, evaluator().domain)
-    theirs, plain = (raw.execute(sql).fetchall() for sql in (made.reference, made.sql))
-    assert people_table.same_answer(ours, theirs, plain, ordered=made.ordered), (ours, theirs)
+    theirs = raw.execute(made.reference).fetchall()
+    assert people_table.same_rows(ours, theirs, ordered=made.ordered), (ours, theirs)
 
 
 @oracle
 @given(st.none() | predicates, keys, counts)
-def test_no_partition_of_a_block_can_be_made_coarser(where, group, counted):
+def test_no_partition_of_counts_can_be_made_coarser(where, group, counted):
     query, _ = bind_one(statement_of(where, group, counted))
-    for block in query.aggregates:
-        dense = block.matrix.toarray().reshape(block.rows, *block.marginal.shape)
+    for rows in query.aggregates:
+        dense = rows.matrix.toarray().reshape(rows.count, *rows.shape)
         for axis in range(1, dense.ndim):
             slices = {part.tobytes() for part in np.moveaxis(dense, axis, 0)}
             assert len(slices) == dense.shape[axis] > 1

@@ -33,13 +33,13 @@ from sqlmadp.core.layout import (
 )
 from sqlmadp.core.mechanism.capped import (
     Draft,
+    acceptable,
     best_of,
     draft_over,
     laid_over,
     least_capped,
     made,
     mixed,
-    within,
 )
 from sqlmadp.core.mechanism.pooling import height
 from sqlmadp.core.pour import pour
@@ -83,7 +83,8 @@ class Constant:
         if len(collective) == 1:
             return collective.poured
         chosen = collective.read_by_all(self.blocks, self.total)
-        return chosen if within(chosen.errors, collective.poured.errors) else collective.poured
+        poured = collective.poured
+        return chosen if acceptable(collective, chosen, poured.errors) else poured
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,11 +39,11 @@ from sqlmadp.core.mechanism.agreement import MOVED_VERTICES, side_by_side, unpou
 from sqlmadp.core.mechanism.base import one_thread
 from sqlmadp.core.mechanism.capped import (
     Draft,
+    acceptable,
     best_of,
     draft_over,
     laid_over,
     least_capped,
-    within,
 )
 from sqlmadp.core.mechanism.fairness import noise_variance
 from sqlmadp.core.pour import pour
@@ -119,7 +119,7 @@ def _stored(everyone: Collective, caps: Floats) -> Joint | None:
         return None
     [strategy] = entry.strategies
     found = everyone.read_by_all(strategy.blocks, strategy.total)
-    return found if within(found.errors, caps) else None
+    return found if acceptable(everyone, found, caps) else None
 
 
 def _chosen(everyone: Collective, poured: Joint, caps: Floats) -> Joint:

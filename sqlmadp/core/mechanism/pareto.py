@@ -36,7 +36,7 @@ from sqlmadp.core.collective import Collective, Joint, Workload
 from sqlmadp.core.integers import Strategy
 from sqlmadp.core.mechanism.agreement import Agreement, Constant, OnScopes, Plain, constant_of
 from sqlmadp.core.mechanism.base import Mechanism, registered
-from sqlmadp.core.mechanism.capped import within
+from sqlmadp.core.mechanism.capped import acceptable, within
 from sqlmadp.core.mechanism.pooling import Pool, pooled_scopes
 from sqlmadp.table.partition import Floats
 
@@ -109,7 +109,9 @@ class Settled(Mechanism):
             without = collective.poured_without(i)
             left = same[others] / float(1 - share / collective.whole) ** 2
             if len(others) > 1 and within(left, without):
-                without = left
+                smaller = collective.of(others)
+                joint = smaller.read_by_all(self._agreement.blocks, self._agreement.total, left)
+                without = without if smaller.exceeded(joint) else left
             found[i, others] = np.where(
                 without > 0, now[others] / np.where(without > 0, without, 1), 1.0
             )
@@ -204,12 +206,13 @@ def _read(entry: Entry, everyone: Collective) -> Settled | None:
     for kinds, collective in collectives.items():
         own = collective.read_by_all(stored[kinds].blocks, stored[kinds].total)
         if kinds != first:
-            if not within(own.errors, collective.poured.errors):
+            if not acceptable(collective, own, collective.poured.errors):
                 return None
             for kind, error in zip(kinds, own.errors, strict=True):
                 least[kind] = min(least[kind], error)
         known[kinds] = own
-    if not within(known[first].errors, np.array([least[kind] for kind in everyone.kinds])):
+    caps = np.array([least[kind] for kind in everyone.kinds])
+    if not acceptable(everyone, known[first], caps):
         return None
     rule = OnScopes(tuple(words.scopes), words.search, known[first].blocks)
     return Settled(_agreement=rule, _known=known)

@@ -35,6 +35,7 @@ from sqlmadp.core.mechanism.agreement import MOVED_VERTICES, side_by_side, unpou
 from sqlmadp.core.mechanism.base import Mechanism, registered
 from sqlmadp.core.mechanism.capped import (
     Draft,
+    acceptable,
     best_of,
     draft_over,
     laid_over,
@@ -114,7 +115,7 @@ def _read(entry: Entry, before: _In, inside: Collective) -> _In | None:
         return None
     joint, lead = (inside.read_by_all(each.blocks, each.total) for each in entry.strategies)
     promised = np.append(before.joint.errors, inside.alone[-1])
-    return _In(joint, lead) if within(joint.errors, promised) else None
+    return _In(joint, lead) if acceptable(inside, joint, promised) else None
 
 
 def _searched(before: _In, inside: Collective) -> _In:

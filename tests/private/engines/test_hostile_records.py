@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from sqlmadp.cli import main
 from sqlmadp.private import Ledger, measure, noise
-from sqlmadp.private.catalogue import catalogue_problems
 from sqlmadp.private.engines import Source, open_engine
+from sqlmadp.private.engines.catalogue import catalogue_problems
 from sqlmadp.schema.declaration import read_schema
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows

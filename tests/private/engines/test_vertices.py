@@ -7,7 +7,7 @@ import pytest
 from engine_cases import EngineCase, load_postgres, load_spark
 from vertex_cases import random_layouts, vertex_sums
 
-from sqlmadp.private import keys
+from sqlmadp.private.engines import scope_batches
 
 ON_POSTGRESQL, ON_SPARK = 30, 8
 
@@ -16,9 +16,9 @@ ON_POSTGRESQL, ON_SPARK = 30, 8
 def grouped_by(request, monkeypatch):
     """Group small scopes too by pieces wherever that is possible, or by values as they come."""
     if request.param == "pieces":
-        monkeypatch.setattr(keys, "FEW_CELLS", -1)
-        monkeypatch.setattr(keys, "WIDE", 0)
-        monkeypatch.setattr(keys, "COARSER", 1)
+        monkeypatch.setattr(scope_batches, "FEW_CELLS", -1)
+        monkeypatch.setattr(scope_batches, "WIDE", 0)
+        monkeypatch.setattr(scope_batches, "COARSER", 1)
     return request.param
 
 
