@@ -104,6 +104,7 @@ def _statement(statement: Statement) -> Markup:
         "details",
         element("summary", "SQL"),
         element("pre", element("code", statement.sql.strip())),
+        open=statement.result is None,
     )
     name = statement.expected.name
     shown: list[Markup] = []
@@ -238,6 +239,8 @@ def _cell(value: Any) -> str:
     """Return a value as text: a group's name, or what a query works out."""
     if value is None:
         return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
