@@ -20,7 +20,8 @@ from urllib.parse import quote
 from sqlmadp.report.markup import Markup, element
 
 MAX_CSV_BYTES = 1 << 20
-"""Put a table's file into the page only below this size: browsers refuse links of 2 MB."""
+"""Put a table's file into the page only below this size, so that the page stays small enough to
+open and to send; Chromium downloads links of five times that."""
 
 TOO_LARGE = (
     "Too large for a download from this page: sqlmadp release PLAN --out FOLDER writes all rows to "
