@@ -56,6 +56,7 @@ COMMON: Final = frozenset((*_QUERIES, *_SCALARS))
 """What means the same in every dialect, or is translated where the dialect defines it."""
 
 _DATES = (exp.DType.DATE,)
+_ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
 
 
 def kind_of_dialect(dialect: str) -> Literal["verified", "translated"]:
@@ -205,6 +206,8 @@ def _reason(node: Node, dialect: str, types: Types) -> str | None:
             return (
                 f"whether this division has a rest in {dialect} depends on types that are not known"
             )
+    if isinstance(node, _ORDERED) and "text" in _kinds_below(node, types):
+        return f"the order of texts in {dialect} depends on the database's collation"
     if dialect == POSTGRES:
         rule = POSTGRES_FUNCTIONS.get(type(node))
         if rule is not None:
@@ -223,7 +226,13 @@ def _reason(node: Node, dialect: str, types: Types) -> str | None:
     return None
 
 
+def _kinds_below(node: Node, types: Types) -> set[str | None]:
+    return {kind_of(part, types) for part in node.iter_expressions()}
+
+
 def _hint(node: Node) -> str:
+    if isinstance(node, _ORDERED):
+        return "List the values, as in x IN ('a', 'b'), or write the statement for DuckDB."
     if isinstance(node, (exp.Div, exp.Sum)):
         return "Multiply by 1.0 first, as in 1.0 * a / b, or ask for AVG."
     if isinstance(node, exp.Cast):
