@@ -15,6 +15,8 @@ from sqlmadp.sql.tree import Made, Node, parts_of
 
 def with_try_casts(tree: Made) -> Made | None:
     """Return a statement over answers with TRY_CAST for every CAST of them; None if it has none."""
+    if tree.find(exp.Cast) is None:
+        return None
     copy = tree.copy()
     for node in copy.walk():
         node.meta.pop("sql", None)  # Its text is about to change.

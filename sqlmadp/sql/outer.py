@@ -35,8 +35,9 @@ def bound_query(
     _require_few_rows(statement, divided, blocks, evaluator)
     top = divided.top
     tracked = top is not None and top.tracked
-    shape = shape_of(divided.untouched, len(columns) + tracked, _tables(blocks, evaluator.domain))
-    lenient, untouched = (with_try_casts(t) for t in (divided.tree, divided.untouched))
+    unchosen = divided.untouched
+    shape = shape_of(unchosen, len(columns) + tracked, _tables(blocks, evaluator.domain))
+    lenient, untouched = with_try_casts(divided.tree), with_try_casts(unchosen)
     return BoundQuery(
         statement=statement,
         blocks=blocks,
@@ -44,7 +45,7 @@ def bound_query(
         columns=columns,
         tracked=tracked,
         top=next((n for n, b in enumerate(blocks) if top is not None and b.name == top.name), 0),
-        untouched=text(untouched or divided.untouched),
+        untouched=text(untouched or unchosen),
         lenient=None if lenient is None else text(lenient),
         measures=top.measures if top is not None and tracked else (None,) * len(columns),
         kinds=shape.kinds[: len(columns)],

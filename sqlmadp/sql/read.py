@@ -322,19 +322,22 @@ def plain(tree: Node) -> Node:
     What is written from it has parentheses wherever they could matter.
     """
     tree.meta.pop("sql", None)
-    for node in list(tree.find_all(exp.Paren)):
-        if node is tree:
-            tree = node.this
-        node.replace(node.this)
+    nodes = list(tree.walk())
+    for node in nodes:
+        if isinstance(node, exp.Paren):
+            if node is tree:
+                tree = node.this
+            node.replace(node.this)
     kinds: tuple[type[exp.Connector], ...] = (exp.And, exp.Or)
     for kind in kinds:
-        for chain in list(tree.find_all(kind)):
-            if not isinstance(chain.parent, kind):
+        for chain in nodes:
+            if isinstance(chain, kind) and not isinstance(chain.parent, kind):
                 parts = list(chain.flatten(unnest=False))
                 if len(parts) > 2:
                     chain.replace(_balanced(kind, parts, chain))
-    for select in list(tree.find_all(exp.Select)):
-        _write_windows_out(select)
+    for select in nodes:
+        if isinstance(select, exp.Select) and select.args.get("windows"):
+            _write_windows_out(select)
     return tree
 
 
@@ -365,8 +368,7 @@ def _write_windows_out(select: exp.Select) -> None:
                 copied = [v.copy() for v in value] if isinstance(value, list) else value
                 window.set(part, copied.copy() if isinstance(copied, exp.Expr) else copied)
             window.set("alias", None)
-    if known:
-        select.set("windows", None)
+    select.set("windows", None)
 
 
 def _place_leaves(tree: Node, statement: Statement) -> None:
