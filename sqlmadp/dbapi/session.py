@@ -29,8 +29,7 @@ from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.oversized import oversized
 from sqlmadp.plan import Plan
 from sqlmadp.release import Release, find, select
-from sqlmadp.sql.bind import BoundQuery
-from sqlmadp.sql.binder import Binder
+from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
 from sqlmadp.staging import hand_in, held, new_statements
