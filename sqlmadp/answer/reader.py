@@ -21,8 +21,7 @@ from sqlmadp.answer.rows import Desk
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
 from sqlmadp.schema.domain import Domain
-from sqlmadp.sql.bind import BoundQuery
-from sqlmadp.sql.binder import Binder
+from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.sandbox import explain
 from sqlmadp.sql.statements import Statement

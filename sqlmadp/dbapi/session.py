@@ -29,8 +29,7 @@ from sqlmadp.explaining import explain_statement
 from sqlmadp.oversized import oversized
 from sqlmadp.plan import Plan
 from sqlmadp.release import Release, find, select
-from sqlmadp.sql.bind import BoundQuery
-from sqlmadp.sql.binder import Binder
+from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
 from sqlmadp.staging import UNNAMED, hand_in, held, new_statements, withdraw

@@ -8,8 +8,7 @@ import pytest
 from sqlmadp.errors import OperationalError, SqlError
 from sqlmadp.plan import Plan
 from sqlmadp.schema.domain import Column, Domain, PublicTable
-from sqlmadp.sql.bind import BoundQuery, bind_all, cuts
-from sqlmadp.sql.binder import Binder
+from sqlmadp.sql.bind import Binder, BoundQuery, bind_all, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.statements import split
