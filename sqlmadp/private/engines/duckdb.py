@@ -232,8 +232,8 @@ def open_database(source: Source, path: Path, table: str) -> DuckDbTable:
     if len(found) != 1:
         connection.close()
         raise SourceError(
-            f"source {location!r} has no table {table!r} (a view will not do); "
-            "name the table after '#', as in 'file.duckdb#table'"
+            f"source {location!r} has no table {table!r} (a view will not do: store it as a "
+            "table); name the table after '#', as in 'file.duckdb#table'"
         )
     relation = exp.table_(found[0][1], db=found[0][0], quoted=True)
     columns = _stored(connection, *found[0])

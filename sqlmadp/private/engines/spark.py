@@ -187,7 +187,9 @@ def _table(
     for place, part in zip(("db", "catalog"), reversed(outer), strict=False):
         relation.set(place, _identifier(part))
     name = relation.sql(DIALECT)
-    wrong = f"source {source.shown!r} has no table {table!r} (a view will not do)"
+    wrong = (
+        f"source {source.shown!r} has no table {table!r} (a view will not do: store it as a table)"
+    )
     described = _quiet(lambda: session.sql(f"DESCRIBE TABLE EXTENDED {name}").collect(), wrong)
     rows = [(str(row[0]), str(row[1])) for row in described]
     about = ("# Detailed Table Information", "")
