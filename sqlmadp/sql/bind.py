@@ -13,7 +13,8 @@ Nothing here sees data.  A statement that cannot be bound is refused with every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from sqlmadp.errors import Problem, SqlError
@@ -33,7 +34,7 @@ from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.split import Divided, divide
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.tree import span
+from sqlmadp.sql.tree import Node, column_names, span, text
 
 __all__ = ["BoundQuery", "bind", "bind_all", "bind_each", "cuts"]
 
@@ -103,6 +104,7 @@ def _bind_each(
     for place, (statement, reading) in enumerate(zip(statements, readings, strict=True)):
         try:
             divided, columns = _divide(statement, reading, evaluator)
+            _require_little_work(divided, statement, evaluator)
             for resolved in divided.blocks:
                 _require_cuts(resolved, statement, evaluator)
             parts[place] = divided, columns
@@ -125,6 +127,39 @@ def _bind_each(
             query = replace(query, read_as=reading.sql)
         bound[place] = query
     return bound, problems
+
+
+def _require_little_work(divided: Divided, statement: Statement, evaluator: Evaluator) -> None:
+    """Refuse what would be evaluated too often, before the first of it is."""
+    limits, domain = evaluator.limits, evaluator.domain
+    nodes = [
+        node
+        for part in divided.blocks
+        for node in (*_predicate_pieces(part), *part.keys, *part.values())
+    ]
+    unique = {text(node): node for node in nodes}
+    if len(unique) > limits.expressions:
+        raise statement.refuse(
+            "too-large",
+            f"the statement has {len(unique):,} different conditions, keys and values; at most "
+            f"{limits.expressions:,} are supported",
+            hint=f"Split it into several statements. {advice('expressions')}",
+            span=(0, 1),
+        )
+    sizes = {column.name: column.size for column in domain.columns}
+    each = [math.prod(sizes[name] for name in column_names(node)) for node in unique.values()]
+    # A single one has a limit of its own.
+    cells = sum(min(size, limits.predicate_cells) for size in each)
+    if cells > limits.evaluated_cells:
+        raise statement.refuse(
+            "too-many-cells",
+            f"the statement has {len(unique):,} different conditions, keys and values, which must "
+            f"be looked at on {cells:,} cells in all; at most {limits.evaluated_cells:,} are "
+            "supported",
+            hint="Split it into several statements, or make its columns coarser. "
+            + advice("evaluated_cells"),
+            span=(0, 1),
+        )
 
 
 def _too_many_entries(statement: Statement, entries: int, limits: Limits) -> Problem:
@@ -189,13 +224,14 @@ def _remedy(message: str) -> str:
 def _prepare(divided: Iterable[Divided], evaluator: Evaluator) -> None:
     """Do in few steps what binding would otherwise do statement by statement."""
     evaluator.prepare(
-        piece
-        for whole in divided
-        for part in whole.blocks
-        for node in part.predicates()
-        for conjunct in conjuncts(node)
-        for piece in pieces(conjunct)
+        piece for whole in divided for part in whole.blocks for piece in _predicate_pieces(part)
     )
+
+
+def _predicate_pieces(resolved: Resolved) -> Iterator[Node]:
+    """Yield every predicate that DuckDB evaluates for a block."""
+    for nodes in (resolved.where, *(piece.where for piece in resolved.pieces)):
+        yield from pieces([part for node in nodes for part in conjuncts(node)])
 
 
 def _divide(
@@ -228,6 +264,7 @@ def _cut_places(
         for node in (*resolved.predicates(), *resolved.keys, *resolved.values())
         for use in uses(node, statement, evaluator.domain)
     ]
+    evaluator.prepare_constants(use.expression for use in found if not use.steps)
     return [(use.column, at) for use in found for at in cuts_of(use, evaluator, statement)]
 
 

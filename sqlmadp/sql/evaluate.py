@@ -31,6 +31,7 @@ FALSE, NULL, TRUE = 0, 1, 2
 """Truth values, ordered so that AND is the minimum and OR the maximum."""
 
 _BATCH = 50
+_CONSTANTS = 500
 _TRIAL, _ALONE = 0.2, 0.6
 """The parts of the allowed time for evaluating many predicates at once, and one by itself."""
 
@@ -94,6 +95,7 @@ class Evaluator:
         self._keys: dict[str, KeyValues] = {}
         self._arguments: dict[str, Argument] = {}
         self._found: dict[str, list[float]] = {}
+        self._constants: dict[str, tuple[float | None, str]] = {}
 
     def prepare(self, predicates: Iterable[Node]) -> None:
         """Evaluate many predicates at once, which is faster than one by one."""
@@ -200,16 +202,29 @@ class Evaluator:
         except duckdb.Error as error:
             raise EvaluationError(node, explain(error)[0]) from None
 
+    def prepare_constants(self, nodes: Iterable[Node]) -> None:
+        """Evaluate many constant expressions at once, which is faster than one by one."""
+        by_text = {text(node): node for node in nodes}
+        missing = [node for sql, node in by_text.items() if sql not in self._constants]
+        for start in range(0, len(missing), _CONSTANTS):
+            # Whichever of them fails says so when it is asked for by itself.
+            with suppress(EvaluationError):
+                self._evaluate_constants(missing[start : start + _CONSTANTS])
+
     def constant(self, node: Node) -> tuple[float | None, str]:
         """Return a constant expression as DOUBLE, and its type."""
-        sql = text(node)
+        if text(node) not in self._constants:
+            self._evaluate_constants([node])
+        return self._constants[text(node)]
+
+    def _evaluate_constants(self, nodes: Sequence[Node]) -> None:
+        listed = ", ".join(f"CAST(({text(n)}) AS DOUBLE), typeof({text(n)})" for n in nodes)
         try:
-            ((value, kind),) = self.sandbox.execute(
-                f"SELECT CAST(({sql}) AS DOUBLE), typeof({sql})"
-            ).fetchall()
+            (row,) = self.sandbox.execute(f"SELECT {listed}").fetchall()
         except duckdb.Error as error:
-            raise EvaluationError(node, explain(error)[0]) from None
-        return value, kind
+            raise EvaluationError(nodes[0], explain(error)[0]) from None
+        pairs = zip(row[::2], row[1::2], strict=True)
+        self._constants.update(zip(map(text, nodes), pairs, strict=True))
 
     def along(self, name: str, node: Node, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return an expression of one real column at given values of it, as DOUBLE."""

@@ -1,8 +1,9 @@
 """Growth: how long text an expression can make, bounded before DuckDB makes it.
 
 DuckDB cannot be interrupted inside a single call, so a call that would take very long or fill
-the memory must never begin: repeat('x', 1000000000), nested REPLACE, a LIKE pattern with many
-wildcards over long text.  The bound is worked out from the statement's own constants.
+the memory must never begin: repeat('x', 1000000000), nested REPLACE, a long chain of ||, a LIKE
+pattern with many wildcards over long text.  The bound is worked out from the statement's own
+constants.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 LONGEST = 20_000
 """Characters that an expression may make of one record or one row of answers."""
+GATHERED = 1_000
+"""Characters of each row that an aggregate over answers may put together to one text."""
 MOST_STEPS = 10**7
 """Steps that matching one pattern or comparing two texts may take."""
 
@@ -36,7 +39,12 @@ _DISTANCE = frozenset(
     {"levenshtein", "editdist3", "damerau_levenshtein", "jaccard", "hamming"}
     | {"jaro_similarity", "jaro_winkler_similarity"}
 )
-_BOUNDED = _REPEATED | _REPLACED | _LIKE | _DISTANCE | {"format", "printf"}
+_JOINED = frozenset({"||", "concat", "concat_ws", "list_value", "overlay"})
+_DIGITS = frozenset({"hex", "to_hex", "bin", "to_binary", "base64", "regexp_escape"})
+_GATHERED = frozenset({"string_agg", "group_concat", "listagg", "list", "array_agg", "histogram"})
+"""Aggregates over answers whose value grows with the number of rows."""
+_GROWING = _REPEATED | _REPLACED | _JOINED | _DIGITS | {"format", "printf"}
+_BOUNDED = _GROWING | _LIKE | _DISTANCE | _GATHERED
 _WIDTH = re.compile(r"\d{3,}|\*|\{[^}]*\{")
 
 
@@ -46,11 +54,19 @@ def check_growth(node: Node, checker: ExpressionChecker) -> None:
     calls = [(name, part) for name, part in calls if name in _BOUNDED]
     column = _longest_value(checker.domain) if calls else 0
     for name, part in calls:
-        if name in _REPEATED | _REPLACED | {"format", "printf"} and length(part, column) > LONGEST:
+        if name in _GROWING and length(part, column) > LONGEST:
             checker.refuse(
                 "too-long-text",
                 f"{name} could make text of more than {LONGEST:,} characters",
                 "Use smaller constants.",
+                span(part),
+            )
+            return
+        if name in _GATHERED and _gathered(part, column):
+            checker.refuse(
+                "too-long-text",
+                f"{name} would put text of more than {GATHERED:,} characters per row together",
+                "Shorten what is put together, for example with left(..., 100).",
                 span(part),
             )
             return
@@ -68,8 +84,16 @@ def _name(node: Node) -> str:
     """Return the name of a function or of LIKE and its kin; empty for anything else."""
     if isinstance(node, (exp.Like, exp.ILike, exp.Glob)):
         return type(node).__name__.lower()
+    if isinstance(node, exp.DPipe):
+        return "||"
     call = call_of(node)
     return "" if call is None else call.name
+
+
+def _gathered(node: Node, column: int) -> bool:
+    call = call_of(node)
+    first = call.arguments[:1] if call is not None else ()
+    return any(length(value, column) > max(GATHERED, column) for value in first)
 
 
 def _operands(node: Node) -> list[Node]:
@@ -108,7 +132,7 @@ def length(node: Node, column: int = _COLUMN) -> float:
         first = operands[0]
         wide = not is_constant(first) or _WIDTH.search(constant(first))
         return math.inf if wide else 100 * parts[0] + sum(parts)
-    return 8 * sum(parts) + 40 if name in ("hex", "to_hex", "bin", "to_binary") else sum(parts) + 40
+    return 8 * sum(parts) + 40 if name in _DIGITS else sum(parts) + 40
 
 
 def _number(node: Node) -> float:
