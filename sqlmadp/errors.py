@@ -39,7 +39,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-
 LONGEST = 2000
 """Bytes of one message."""
 _FILE, _MESSAGE, _HINT, _EXCERPT = 220, 650, 600, 450

@@ -22,9 +22,15 @@ from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.blocks import private_block
 from sqlmadp.sql.bound import BoundQuery
 from sqlmadp.sql.dialects import DUCKDB
-from sqlmadp.sql.evaluate import EvaluationError, Evaluator, SlowExpressionError
+from sqlmadp.sql.evaluate import (
+    EvaluationError,
+    Evaluator,
+    ManyValuesError,
+    SlowExpressionError,
+)
 from sqlmadp.sql.factor import TooManyCellsError
 from sqlmadp.sql.groups import TooManyGroupsError
+from sqlmadp.sql.growth import LONGEST, overgrown
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.outer import bound_query
 from sqlmadp.sql.predicate import conjuncts, pieces
@@ -177,6 +183,8 @@ def _bind(
     """Evaluate a statement, putting whatever goes wrong into words."""
     try:
         return _evaluate(statement, divided, columns, evaluator)
+    except ManyValuesError as error:
+        raise _too_many_groups(statement, error.count, evaluator.limits.groups) from None
     except EvaluationError as error:
         raise statement.refuse(
             "evaluation",
@@ -202,11 +210,15 @@ def _bind(
             + advice(error.name),
         ) from None
     except TooManyGroupsError as error:
-        raise statement.refuse(
-            "too-many-groups",
-            f"the domain allows {error.groups:,} groups; at most {error.limit:,} are returned",
-            hint=f"Group by fewer columns or by coarser expressions. {advice('groups')}",
-        ) from None
+        raise _too_many_groups(statement, error.groups, error.limit) from None
+
+
+def _too_many_groups(statement: Statement, groups: int, limit: int) -> SqlError:
+    return statement.refuse(
+        "too-many-groups",
+        f"the domain allows {groups:,} groups; at most {limit:,} are returned",
+        hint=f"Group by fewer columns or by coarser expressions. {advice('groups')}",
+    )
 
 
 def _remedy(message: str) -> str:
@@ -240,6 +252,15 @@ def _divide(
     if isinstance(reading, SqlError):
         raise reading
     divided = divide(reading.tree, statement, evaluator.domain, evaluator.sandbox, evaluator.limits)
+    keys = [key for part in divided.blocks for key in part.keys]
+    if (grown := overgrown(divided.tree, keys, evaluator.domain)) is not None:
+        raise statement.refuse(
+            "too-long-text",
+            f"this could make text of more than {LONGEST:,} characters of what the queries inside "
+            "it make",
+            hint="Put less text together.",
+            span=span(grown),
+        )
     columns = evaluator.sandbox.describe(statement, reading.sql)
     if divided.problems:
         raise SqlError(divided.problems)

@@ -8,6 +8,7 @@ An error there concerns declared values, which are public, so it may be reported
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -52,6 +53,14 @@ class EvaluationError(Exception):
     def __init__(self, node: Node, message: str) -> None:
         super().__init__(message)
         self.node, self.message = node, message
+
+
+class ManyValuesError(EvaluationError):
+    """A key has more values than there may be groups; a condition may leave fewer of them."""
+
+    def __init__(self, node: Node, count: int) -> None:
+        super().__init__(node, f"it has {count:,} values")
+        self.count = count
 
 
 _WRONG = (EvaluationError, SlowExpressionError, TooManyCellsError)
@@ -267,6 +276,7 @@ class Evaluator:
         source, number = self._cells.product(columns)
         sql = text(node)
         values = f"SELECT {number} AS cell, ({sql}) AS value FROM {source}"
+        self._require_few_values(node, columns, values)
         # DuckDB decides which values are equal; the first cell stands for all equal ones.
         fetched = self._fetch(
             node,
@@ -283,6 +293,15 @@ class Evaluator:
         null = np.array([text is None for text in texts], dtype=bool)[found.values]
         factor = found.map(np.where(null & _undeclared(columns), ~found.values, found.values))
         return KeyValues(factor.reduce(), texts, self._type(node, values))
+
+    def _require_few_values(self, node: Node, columns: Sequence[Column], values: str) -> None:
+        """Refuse a key of more values than there may be groups, before all of them are held."""
+        most = self.limits.groups
+        if math.prod(column.size for column in columns) > most:
+            counted = f"SELECT COUNT(DISTINCT value) AS count FROM ({values})"
+            count = int(self._fetch(node, counted)["count"][0])
+            if count > most:
+                raise ManyValuesError(node, count)
 
     def _fetch(self, node: Node, sql: str, part: float = _ALONE) -> dict[str, NDArray[np.generic]]:
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -80,6 +81,62 @@ def check_growth(node: Node, checker: ExpressionChecker) -> None:
             return
 
 
+def overgrown(tree: Node, keys: Iterable[Node], domain: Domain) -> Node | None:
+    """Return what makes very long text of the texts that sub-selects over answers make.
+
+    ``keys`` are those of the private blocks; None if nothing does.
+    """
+    column = _longest_value(domain)
+    answers = max((length(key, column) for key in keys), default=column)
+    return _Outer(max(answers, column)).overgrown(tree)
+
+
+class _Outer:
+    """Follows how long the columns of nested queries over answers can get."""
+
+    def __init__(self, answers: float) -> None:
+        self._answers = answers
+        self._found: Node | None = None
+
+    def overgrown(self, tree: Node) -> Node | None:
+        self._query(tree, {})
+        return self._found
+
+    def _query(self, node: Node, ctes: Mapping[str, float]) -> float:
+        """Return how many characters the longest column of a query can have."""
+        known = dict(ctes)
+        given = node.args.get("with_")
+        for cte in given.expressions if given is not None else ():
+            known[cte.alias.casefold()] = self._query(cte.this, known)
+        if isinstance(node, exp.SetOperation):
+            return max(self._query(side, known) for side in (node.this, node.expression))
+        if not isinstance(node, exp.Select):
+            return self._relation(node.this, known) if node.this is not None else self._answers
+        reads = node.args.get("from_")
+        tables = [] if reads is None else [reads.this]
+        tables += [join.this for join in node.args.get("joins") or ()]
+        here = max((self._relation(table, known) for table in tables), default=self._answers)
+        inner = (q for item in node.expressions for q in walk(item) if isinstance(q, exp.Query))
+        here = max([here, *(self._query(query, known) for query in inner)])
+        aliases: dict[str, float] = {}
+        for item in node.expressions:
+            named = [aliases[c.name] for c in item.find_all(exp.Column) if c.name in aliases]
+            made = length(item.unalias(), max([here, *named]))
+            if made > max(LONGEST, here, *named) and self._found is None:
+                self._found = item
+            if item.alias:
+                aliases[item.alias] = made
+        return max([here, *aliases.values()])
+
+    def _relation(self, table: Node, ctes: Mapping[str, float]) -> float:
+        if isinstance(table, exp.Table):
+            own = ctes.get(table.name.casefold(), self._answers)
+        else:
+            own = self._query(table, ctes) if isinstance(table, exp.Query) else self._answers
+        joins = table.args.get("joins") or ()
+        return max([own, *(self._relation(join.this, ctes) for join in joins)])
+
+
 def _name(node: Node) -> str:
     """Return the name of a function or of LIKE and its kin; empty for anything else."""
     if isinstance(node, (exp.Like, exp.ILike, exp.Glob)):
@@ -90,7 +147,7 @@ def _name(node: Node) -> str:
     return "" if call is None else call.name
 
 
-def _gathered(node: Node, column: int) -> bool:
+def _gathered(node: Node, column: float) -> bool:
     call = call_of(node)
     first = call.arguments[:1] if call is not None else ()
     return any(length(value, column) > max(GATHERED, column) for value in first)
@@ -109,7 +166,7 @@ def _longest_value(domain: Domain) -> int:
     return max([*texts, _COLUMN])
 
 
-def length(node: Node, column: int = _COLUMN) -> float:
+def length(node: Node, column: float = _COLUMN) -> float:
     """Return how many characters an expression can have, if a value of a column has ``column``."""
     if is_constant(node):
         return len(constant(node))
@@ -119,9 +176,13 @@ def length(node: Node, column: int = _COLUMN) -> float:
     parts = [length(operand, column) for operand in operands]
     if isinstance(node, exp.DPipe):
         return sum(parts) + 40
+    if isinstance(node, exp.Window):
+        return length(node.this, column)
+    name = _name(node)
+    if name in _GATHERED:
+        return LONGEST / 4  # However many rows there are; it must not be doubled often.
     if not isinstance(node, exp.Anonymous):
         return max([*parts, 40.0])
-    name = _name(node)
     if name == "repeat" and len(parts) > 1:
         return parts[0] * _number(operands[1])
     if name in _REPEATED:
@@ -143,7 +204,7 @@ def _number(node: Node) -> float:
         return math.inf
 
 
-def _steps(name: str, operands: list[Node], column: int) -> float:
+def _steps(name: str, operands: list[Node], column: float) -> float:
     if len(operands) < 2:
         return 0
     first, second = (length(operand, column) for operand in operands[:2])

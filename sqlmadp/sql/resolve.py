@@ -96,6 +96,7 @@ class Resolver:
         statement: Statement,
         name: str,
         subquery: Callable[[Node], Node],
+        *,
         limits: Limits,
     ) -> None:
         """Prepare; ``subquery`` rewrites a subquery over answers."""

@@ -250,7 +250,7 @@ class _Divider(SelectChecker):
             self.statement,
             f"__block{number}",
             lambda subquery: self._subquery(subquery, ctes),
-            self._limits,
+            limits=self._limits,
         )
         names = [item.alias if top else self.result_name(item) for item in node.expressions]
         self._blocks.append(PENDING)
