@@ -138,6 +138,14 @@ def _bind_each(
 def _require_little_work(divided: Divided, statement: Statement, evaluator: Evaluator) -> None:
     """Refuse what would be evaluated too often, before the first of it is."""
     limits, domain = evaluator.limits, evaluator.domain
+    if len(divided.blocks) > limits.blocks:
+        raise statement.refuse(
+            "too-large",
+            f"the statement holds {len(divided.blocks):,} SELECTs over the private table; at most "
+            f"{limits.blocks:,} are supported",
+            hint=f"Split it into several statements. {advice('blocks')}",
+            span=(0, 1),
+        )
     nodes = [
         node
         for part in divided.blocks

@@ -25,7 +25,9 @@ class Limits:
     """Parts that a statement may have once aliases are replaced by what they stand for."""
     in_list: int = 10_000
     """Values that one IN list, and terms that one AND or OR, may have."""
-    expressions: int = 500
+    blocks: int = 200
+    """SELECTs over the private table that one statement may hold."""
+    expressions: int = 400
     """Predicates, keys and values that DuckDB must evaluate for one statement, each once."""
     keys: int = 60
     """Expressions that one SELECT may group by."""
