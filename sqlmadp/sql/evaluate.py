@@ -32,6 +32,7 @@ FALSE, NULL, TRUE = 0, 1, 2
 """Truth values, ordered so that AND is the minimum and OR the maximum."""
 
 _BATCH = 50
+_CONSTANTS = 500
 _TRIAL, _ALONE = 0.2, 0.6
 """The parts of the allowed time for evaluating many predicates at once, and one by itself."""
 
@@ -58,6 +59,14 @@ class EvaluationError(Exception):
     def __init__(self, node: Node, message: str) -> None:
         super().__init__(message)
         self.node, self.message = node, message
+
+
+class ManyValuesError(EvaluationError):
+    """A key has more values than there may be groups; a condition may leave fewer of them."""
+
+    def __init__(self, node: Node, count: int) -> None:
+        super().__init__(node, f"it has {count:,} values")
+        self.count = count
 
 
 _WRONG = (EvaluationError, SlowExpressionError, TooManyCellsError)
@@ -112,6 +121,7 @@ class Evaluator:
         self._arguments: dict[str, Argument] = {}
         self._terms: dict[str, Terms | None] = {}
         self._found: dict[str, list[float]] = {}
+        self._constants: dict[str, tuple[float | None, str]] = {}
 
     def prepare(self, predicates: Iterable[Node]) -> None:
         """Evaluate many predicates at once, which is faster than one by one."""
@@ -265,16 +275,29 @@ class Evaluator:
         except duckdb.Error as error:
             raise EvaluationError(node, explain(error)[0]) from None
 
+    def prepare_constants(self, nodes: Iterable[Node]) -> None:
+        """Evaluate many constant expressions at once, which is faster than one by one."""
+        by_text = {text(node): node for node in nodes}
+        missing = [node for sql, node in by_text.items() if sql not in self._constants]
+        for start in range(0, len(missing), _CONSTANTS):
+            # Whichever of them fails says so when it is asked for by itself.
+            with suppress(EvaluationError):
+                self._evaluate_constants(missing[start : start + _CONSTANTS])
+
     def constant(self, node: Node) -> tuple[float | None, str]:
         """Return a constant expression as DOUBLE, and its type."""
-        sql = text(node)
+        if text(node) not in self._constants:
+            self._evaluate_constants([node])
+        return self._constants[text(node)]
+
+    def _evaluate_constants(self, nodes: Sequence[Node]) -> None:
+        listed = ", ".join(f"CAST(({text(n)}) AS DOUBLE), typeof({text(n)})" for n in nodes)
         try:
-            ((value, kind),) = self.sandbox.execute(
-                f"SELECT CAST(({sql}) AS DOUBLE), typeof({sql})"
-            ).fetchall()
+            (row,) = self.sandbox.execute(f"SELECT {listed}").fetchall()
         except duckdb.Error as error:
-            raise EvaluationError(node, explain(error)[0]) from None
-        return value, kind
+            raise EvaluationError(nodes[0], explain(error)[0]) from None
+        pairs = zip(row[::2], row[1::2], strict=True)
+        self._constants.update(zip(map(text, nodes), pairs, strict=True))
 
     def along(self, name: str, node: Node, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return an expression of one real column at given values of it, as DOUBLE."""
@@ -317,6 +340,7 @@ class Evaluator:
         source, number = self._cells.product(columns)
         sql = text(node)
         values = f"SELECT {number} AS cell, ({sql}) AS value FROM {source}"
+        self._require_few_values(node, columns, values)
         # DuckDB decides which values are equal; the first cell stands for all equal ones.
         fetched = self._fetch(
             node,
@@ -333,6 +357,15 @@ class Evaluator:
         null = np.array([text is None for text in texts], dtype=bool)[found.values]
         factor = found.map(np.where(null & _undeclared(columns), ~found.values, found.values))
         return KeyValues(factor.reduce(), texts, self._type(node, values))
+
+    def _require_few_values(self, node: Node, columns: Sequence[Column], values: str) -> None:
+        """Refuse a key of more values than there may be groups, before all of them are held."""
+        most = self.limits.groups
+        if math.prod(column.size for column in columns) > most:
+            counted = f"SELECT COUNT(DISTINCT value) AS count FROM ({values})"
+            count = int(self._fetch(node, counted)["count"][0])
+            if count > most:
+                raise ManyValuesError(node, count)
 
     def _fetch(self, node: Node, sql: str, part: float = _ALONE) -> dict[str, NDArray[np.generic]]:
         try:

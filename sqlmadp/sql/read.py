@@ -19,10 +19,10 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 from sqlglot import exp
@@ -47,6 +47,28 @@ _SAME = (
 _SIDES = ("this", "expression")
 _PARENTHESES = frozenset({"(", "[", "{"})
 _PREFIXES = frozenset({"NOT", "-", "+", "~", "@", "CASE"})
+
+
+_NO_MEMORY = {"error_type": "memory"}
+_AT_ONCE = 50_000
+"""Characters that DuckDB reads at once: its own tree of them takes a hundred times as much."""
+
+Item = TypeVar("Item")
+Pair = tuple[str, str]
+
+
+def _batches(items: Sequence[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Yield items in order, as many at once as DuckDB can read in little memory."""
+    batch: list[Item] = []
+    held = 0
+    for item in items:
+        if batch and held + size(item) > _AT_ONCE:
+            yield batch
+            batch, held = [], 0
+        batch.append(item)
+        held += size(item)
+    if batch:
+        yield batch
 
 
 @dataclass(frozen=True)
@@ -119,9 +141,11 @@ class Reader:
             except BROKEN:
                 found[place] = self._unreadable(statements[place], ParseError(""))
                 del trees[place]
-        lost = self._lost([(texts[place], sql) for place, sql in written.items()])
+        lost, large = self._lost([(texts[place], sql) for place, sql in written.items()])
         for place, tree in trees.items():
-            if (texts[place], written[place]) in lost:
+            if (texts[place], written[place]) in large:
+                found[place] = self._too_much_memory(statements[place])
+            elif (texts[place], written[place]) in lost:
                 found[place] = self._unfaithful(statements[place], tree, texts[place])
             else:
                 found[place] = self._finished(statements[place], tree, texts[place])
@@ -142,18 +166,27 @@ class Reader:
 
     def _refused(self, texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return DuckDB's reasons not to parse some of the texts, or not as one SELECT."""
-        rows = self._connection.execute(
-            "SELECT text, CASE WHEN tree.error THEN tree::VARCHAR ELSE '' END FROM ("
-            "SELECT text, json_serialize_sql(text) AS tree FROM ("
-            "SELECT unnest(?::VARCHAR[]) AS text)) WHERE tree.error "
-            "OR json_array_length(tree.statements) <> 1",
-            [list(texts)],
-        ).fetchall()
-        return {sql: json.loads(reason) if reason else {} for sql, reason in rows}
+        found: dict[str, dict[str, Any]] = {}
+        for few in _batches(texts, len):
+            try:
+                rows = self._connection.execute(
+                    "SELECT text, CASE WHEN tree.error THEN tree::VARCHAR ELSE '' END FROM ("
+                    "SELECT text, json_serialize_sql(text) AS tree FROM ("
+                    "SELECT unnest(?::VARCHAR[]) AS text)) WHERE tree.error "
+                    "OR json_array_length(tree.statements) <> 1",
+                    [few],
+                ).fetchall()
+            except duckdb.OutOfMemoryException:
+                found |= dict.fromkeys(few, _NO_MEMORY)
+            else:
+                found |= {sql: json.loads(reason) if reason else {} for sql, reason in rows}
+        return found
 
     def _syntax_error(self, statement: Statement, reason: dict[str, Any]) -> SqlError:
         if not reason:
             return statement.refuse("syntax", "exactly one statement was expected here")
+        if reason is _NO_MEMORY:
+            return self._too_much_memory(statement)
         message = str(reason["error_message"])
         if "expression depth" in message:
             return too_deep(statement, self._limits)
@@ -174,15 +207,31 @@ class Reader:
         at = None if place is None else characters(statement.text, place)
         return statement.refuse("syntax", message, hint=hint, span=at)
 
-    def _lost(self, pairs: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Return the pairs of texts that DuckDB does not read as the same tree."""
+    def _lost(self, pairs: Sequence[Pair]) -> tuple[set[Pair], set[Pair]]:
+        """Return the pairs of texts that DuckDB reads as different trees, and those too large."""
         differ = [pair for pair in pairs if pair[0] != pair[1]]
-        rows = self._connection.execute(
-            "SELECT a, b FROM (SELECT unnest(?::VARCHAR[]) AS a, unnest(?::VARCHAR[]) AS b) "
-            f"WHERE {_SAME.format('a')} <> {_SAME.format('b')}",
-            [[a for a, _ in differ], [b for _, b in differ]],
-        ).fetchall()
-        return set(rows)
+        found: set[Pair] = set()
+        large: set[Pair] = set()
+        for few in _batches(differ, lambda pair: len(pair[0])):
+            try:
+                rows = self._connection.execute(
+                    "SELECT a, b FROM (SELECT unnest(?::VARCHAR[]) AS a, unnest(?::VARCHAR[]) AS b)"
+                    f" WHERE {_SAME.format('a')} <> {_SAME.format('b')}",
+                    [[a for a, _ in few], [b for _, b in few]],
+                ).fetchall()
+            except duckdb.OutOfMemoryException:
+                large |= set(few)
+            else:
+                found |= set(rows)
+        return found, large
+
+    def _too_much_memory(self, statement: Statement) -> SqlError:
+        return statement.refuse(
+            "too-large",
+            f"reading the statement takes more than {self._limits.sql_memory:,} MB of memory",
+            hint=advice("sql_memory"),
+            span=(0, 1),
+        )
 
     def _unfaithful(self, statement: Statement, tree: Node, sql: str) -> SqlError:
         """Refuse what reads differently once it is written back, at its smallest expression."""
@@ -193,7 +242,7 @@ class Reader:
                 continue
             own = sql[place[0] : place[0] + place[1]]
             with suppress(*BROKEN):
-                if self._lost([(f"SELECT {own}", f"SELECT {text(node)}")]):
+                if any(self._lost([(f"SELECT {own}", f"SELECT {text(node)}")])):
                     smallest = node  # The walk goes from the outside in.
         return statement.refuse(
             "unfaithful",
