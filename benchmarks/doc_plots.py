@@ -10,10 +10,8 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
-from sqlmadp.core.mechanism import MECHANISMS as REGISTERED
+from sqlmadp.core.mechanism import MECHANISMS
 from sqlmadp.plan import Plan
-
-MECHANISMS = list(REGISTERED)
 from sqlmadp.preview import Preview
 
 ROOT = Path(__file__).parent.parent
