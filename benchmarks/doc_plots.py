@@ -10,10 +10,8 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
-from sqlmadp.core.mechanism import MECHANISMS as REGISTERED
+from sqlmadp.core.mechanism import MECHANISMS
 from sqlmadp.plan import Plan
-
-MECHANISMS = list(REGISTERED)
 from sqlmadp.preview import Preview
 
 ROOT = Path(__file__).parent.parent
@@ -44,7 +42,7 @@ def draw(found: dict[str, dict[str, tuple[float, float, float]]]) -> None:
     for place, (panel, title) in enumerate(zip(panels, titles, strict=True)):
         for example, colour, mark in zip(EXAMPLES, COLOURS, "osD^", strict=True):
             rows = [n for n, name in enumerate(MECHANISMS) if name in found[example]]
-            values = [found[example][MECHANISMS[n]][place] for n in rows]
+            values = [found[example][name][place] for name in MECHANISMS if name in found[example]]
             panel.plot(values, rows, mark, color=colour, label=example, markersize=6, alpha=0.85)
         panel.axvline(1, color="#56627a", linewidth=1, linestyle="--")
         panel.set_title(title, fontsize=10)

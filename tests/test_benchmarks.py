@@ -18,6 +18,8 @@ import pytest
 
 from sqlmadp import compare
 from sqlmadp.core.mechanism import MECHANISMS, mechanism
+from sqlmadp.experiment.instances import instance
+from sqlmadp.experiment.settings import Settings
 from sqlmadp.plan import Plan
 from sqlmadp.release import release
 
@@ -208,6 +210,17 @@ def test_a_higher_error_than_the_baseline_is_told(benchmark_of, capsys):
     assert regression.judge(found, lower, 0.005) == [first]
     assert "1.0101" in capsys.readouterr().out
     assert set(found) < set(json.loads(regression.BASELINE.read_text())["core"])
+
+
+def test_pareto_is_near_the_least_error_that_a_longer_search_finds_within_its_caps(benchmark_of):
+    capped = benchmark_of("capped_optimum")
+    given = {"experiment": "practical", "epsilon": "1", "mechanisms": (), "cells": 16}
+    drawn = instance(Settings(seed=capped.SEED, most_analysts=9, **given), 0)
+    everyone = drawn.collective.arranged
+    pareto, least = capped.distance(everyone, starts=3)
+    assert least.errors.sum() <= pareto.errors.sum() <= 1.005 * least.errors.sum()
+    assert (least.errors <= everyone.poured.errors * (1 + 1e-9)).all()
+    assert pareto.errors.sum() < 0.99 * everyone.poured.errors.sum()
 
 
 def test_the_errors_in_the_document_on_fairness_are_those_of_the_strategies_it_names(benchmark_of):

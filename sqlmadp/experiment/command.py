@@ -135,7 +135,7 @@ def marginals(**given: Any) -> None:
 @click.option(
     "--data",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A public CSV file: one line a value, its number of records last. Made up otherwise.",
+    help="A public CSV file: one line per value, its number of records last. Made up otherwise.",
 )
 @_whole("--samples", least=2, default=200, words="Simulated releases for each expected error.")
 @_epsilon("0.01")
@@ -166,19 +166,26 @@ def tolerance(**given: Any) -> None:
     show_default=True,
     help="The experiment whose instances are used.",
 )
+@click.option(
+    "--plan",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The analysts of a plan instead, as a single instance. No record is read.",
+)
 @_whole("--cells", least=4, default=64, words="Cells of practical instances: a power of 2.")
 @_whole("--attributes", least=1, most=8, default=4, words="Columns of two values, of marginals.")
 @_whole("--way", least=0, default=1, words="Columns of each marginal.")
 @_epsilon("1")
 @MECHANISM
 @_options
-def misreport(on: str, **given: Any) -> None:
+def misreport(on: str, plan: Path | None, **given: Any) -> None:
     """Measure what an analyst gains by handing in other queries than they want answered.
 
     Repeats every query four times, splits into two analysts with half the share each, adds random
     queries, or adds every single cell; prints the true error, divided by that of honest queries:
     the median over instances, and the lowest in brackets. Below 1 the lie pays.
     """
+    if plan is not None:
+        on, given = "plan", given | {"plan": str(plan), "instances": 1}
     _run(f"misreport-{on}", given)
 
 
