@@ -227,6 +227,8 @@ class Residuals:
         A query may tell values apart that were measured together, and yet be a combination of what
         was measured: on four values, two of them apart from the other two is a parabola.
         """
+        if not all(column in self.columns for column in rows.scope):
+            rows = rows.simplified()  # It may not depend on every column that it names.
         for axis, (column, part) in enumerate(zip(rows.scope, rows.parts, strict=True)):
             known = self.known(column)
             if (missed := known.missed(part)) is None:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from sqlmadp.errors import NotCoveredError
-from sqlmadp.solve.inverse import OUTSIDE, Inverse
+from sqlmadp.solve.inverse import OUTSIDE, UNMEASURED, Inverse
 from sqlmadp.solve.residual import Gram, Residuals
 from sqlmadp.solve.sparse_rows import squares, width
 from sqlmadp.table.partition import Floats, Integers
@@ -39,10 +39,13 @@ class Solution:
         self.blocks = tuple(blocks)
         self.spaces = Residuals(self.blocks) if spaces is None else spaces
         information = self.spaces.gram(self.blocks)
-        self._numbers = information.numbers / self.spaces.multiplicities
-        self._inverses = {
-            fine: Inverse(matrix) for fine, matrix in assembled(self.spaces, information).items()
-        }
+        # A column of one vertex has no fine residual: nothing is measured or asked there.
+        self._numbers = information.numbers / np.maximum(self.spaces.multiplicities, 1)
+        matrices = assembled(self.spaces, information)
+        tops = (float(np.diag(matrix).max(initial=0.0)) for matrix in matrices.values())
+        largest = max(float(self._numbers.max(initial=0.0)), *tops, 0.0)
+        self._numbers[self._numbers <= UNMEASURED**2 * largest] = 0
+        self._inverses = {fine: Inverse(matrix, largest) for fine, matrix in matrices.items()}
 
     # Expected errors.
 
@@ -299,6 +302,6 @@ def assembled(spaces: Residuals, gram: Gram) -> dict[Scope, Floats]:
     """Return ``X_F`` of every space of more than one coordinate."""
     matrices = {fine: np.zeros((spaces.spaces[fine].size,) * 2) for fine in spaces.large}
     for piece in gram.pieces:
-        share = piece.trace / spaces.spaces[piece.fine].multiplicity
+        share = piece.trace / max(1, spaces.spaces[piece.fine].multiplicity)
         matrices[piece.fine][np.ix_(piece.place, piece.place)] += share
     return matrices

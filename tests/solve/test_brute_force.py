@@ -36,9 +36,10 @@ def random_partition(random: np.random.Generator, values: int) -> Partition:
         steps, degree = np.arange(values) * 7, np.array([2])
         return Partition(np.zeros(values, np.int64), steps, degree, 7 * (values - 1))
     labels = Partition.flat(random.integers(0, 2, values)).pieces
-    degrees = random.integers(0, 2, int(labels.max()) + 1)
-    steps = np.where(degrees[labels] > 0, random.integers(0, 11, values), 0)
-    return Partition(labels, steps, degrees, 10)
+    steps = random.integers(0, 11, values)
+    several = [len(np.unique(steps[labels == n])) > 2 for n in range(int(labels.max()) + 1)]
+    degrees = np.where(several, 1, 0)
+    return Partition(labels, np.where(degrees[labels] > 0, steps, 0), degrees, 10)
 
 
 def random_rows(random: np.random.Generator, heaviest: int) -> Rows:
