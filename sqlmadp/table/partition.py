@@ -48,6 +48,10 @@ FEW_VALUES = (2, 8)
 of the two bounds leaves fewer vertices is taken."""
 
 
+MIN_STRETCH, MAX_BENDS = 32, 16
+"""Cut a column of at least this many values where its functions bend, at no more than 16 places."""
+
+
 @dataclass(frozen=True, eq=False)
 class Partition:
     """The vertices of one column, and where every value lies between them."""
@@ -282,16 +286,25 @@ def _assembled(labels: Integers, rows: Floats) -> Partition:
             members = order[bounds[piece] : bounds[piece + 1]]
             if len(members) == 1:
                 continue
-            part = rows[:, members]
-            found = _line(part)
+            found = _line(rows[:, members])
             if found is not None:
-                rise, degree = found
-                lengths.append((members, int(rise.max()), degree))
-                steps[members] = rise
+                stretches = [(members, found)]
             else:
-                own = distinct_columns(part, len(members))
-                pieces[members] = np.where(own == 0, piece, count + own - 1)
-                count += int(own.max())
+                ends = _bends(rows[:, members])
+                parts = np.split(members, ends)
+                stretches = [(own, _line(rows[:, own])) for own in parts] if len(ends) else []
+                if not all(line is not None or len(own) <= 2 for own, line in stretches):
+                    stretches = []
+            for number, (own, line) in enumerate(stretches):
+                pieces[own] = piece if number == 0 else count + number - 1
+                if line is not None:
+                    lengths.append((own, int(line[0].max()), line[1]))
+                    steps[own] = line[0]
+            count += max(0, len(stretches) - 1)
+            if not stretches:
+                alike = distinct_columns(rows[:, members], len(members))
+                pieces[members] = np.where(alike == 0, piece, count + alike - 1)
+                count += int(alike.max())
     number = _renumbered(pieces)
     unit, found_degrees = 1, np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
     if lengths:
@@ -300,6 +313,21 @@ def _assembled(labels: Integers, rows: Floats) -> Partition:
             steps[members] *= unit // length
             found_degrees[number[members[0]]] = degree
     return Partition(number, steps, found_degrees, unit)
+
+
+def _bends(rows: Floats) -> Integers:
+    """Return where rows, linear between few bends, are to be cut; nothing if they bend often."""
+    if rows.shape[1] < MIN_STRETCH:
+        return np.zeros(0, dtype=np.int64)
+    second = np.abs(rows[:, 2:] - 2 * rows[:, 1:-1] + rows[:, :-2]).max(axis=0)
+    bent = np.flatnonzero(second > 1e-9 * np.abs(rows).max())
+    if len(bent) > 2 * MAX_BENDS:
+        return np.zeros(0, dtype=np.int64)
+    ends: list[int] = []
+    for place in bent.tolist():
+        if place >= (ends[-1] if ends else 0):  # All three values are in the present stretch.
+            ends.append(place + 2)
+    return np.array(ends if len(ends) <= MAX_BENDS else [], dtype=np.int64)
 
 
 def _common_unit(lengths: Sequence[int]) -> int:
