@@ -98,7 +98,9 @@ STATEMENTS = {
     "2,000 keys in grouping sets": "SELECT COUNT(*) FROM people GROUP BY GROUPING SETS ("
     + listed(2_000, "(age + {n})")
     + ")",
-    "ROLLUP of 1,000": f"SELECT COUNT(*) FROM people GROUP BY ROLLUP ({listed(1_000, 'age + {n}')})",
+    "ROLLUP of 1,000": "SELECT COUNT(*) FROM people GROUP BY ROLLUP ("
+    + listed(1_000, "age + {n}")
+    + ")",
     "CUBE of 11": f"SELECT COUNT(*) FROM people GROUP BY CUBE ({listed(11, 'age // 1{n}')})",
     "CUBE of 22": f"SELECT COUNT(*) FROM people GROUP BY CUBE ({listed(22, 'age // {n}')})",
     "product of 20 ROLLUPs": "SELECT COUNT(*) FROM people GROUP BY "
@@ -126,7 +128,7 @@ STATEMENTS = {
     "CTEs over answers": "WITH c0 AS (SELECT COUNT(*) AS x FROM people), "
     + ", ".join(f"c{n + 1} AS (SELECT a.x + b.x AS x FROM c{n} a, c{n} b)" for n in range(20))
     + " SELECT x FROM c20",
-    "95 levels of calls": f"SELECT {'abs(' * 94}age{')' * 94} AS k, COUNT(*) FROM people GROUP BY k",
+    "95 levels of calls": f"SELECT {'abs(' * 94}age{')' * 94}, COUNT(*) FROM people GROUP BY 1",
     "95 levels of parentheses": COUNT + "(" * 95 + "age = 1" + ")" * 95,
     "90 levels of CASE": COUNT + "CASE WHEN age > 1 THEN " * 40 + "TRUE" + " ELSE age = 1 END" * 40,
     "95 NOTs": COUNT + "NOT " * 95 + "(age = 1 AND sex = 'm')",
@@ -168,7 +170,7 @@ STATEMENTS = {
     "concat of long text, 4 million": COUNT + f"concat('{'x' * 19_000}', hours) = 'm'",
     "concat as a key": f"SELECT concat('{'x' * 19_000}', points) AS k, COUNT(*) FROM people "
     "GROUP BY k",
-    "lpad as a key": "SELECT lpad(points::VARCHAR, 19000, 'x') AS k, COUNT(*) FROM people GROUP BY k",
+    "lpad as a key": "SELECT lpad(points::VARCHAR, 19000, 'x'), COUNT(*) FROM people GROUP BY 1",
     "nested concat": COUNT + "concat(" * 40 + "sex" + ", sex, sex, sex)" * 40 + " = 'm'",
     "doubling by concat": COUNT + "concat(" * 14 + "sex" + ", repeat(sex, 999))" * 14 + " = 'm'",
     "doubling by sub-selects": "SELECT COUNT(*) FROM "
@@ -241,7 +243,7 @@ def measured(name: str, *, profile: bool) -> dict[str, object]:
 def apart(name: str, *, profile: bool) -> dict[str, float | str]:
     """Return what one statement takes in a process of its own."""
     command = [sys.executable, __file__, "--one", name, *(["--profile"] if profile else [])]
-    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=_bounded)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, preexec_fn=_bounded)
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2][:60]
         return {"verdict": f"ended: {last}", "seconds": math.inf, "megabytes": math.inf}

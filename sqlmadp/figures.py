@@ -231,7 +231,8 @@ def release_figures(release: Release, results: Results) -> dict[str, Any]:
 
 def query_figures(release: Release, result: Result) -> dict[str, Any]:
     """Return what ``query --json`` prints."""
-    return _budget(release) | {"result": as_json(result)}
+    meaning = {"error_meaning": release.asked.domain.error_meaning}
+    return _budget(release) | meaning | {"result": as_json(result)}
 
 
 def result_figures(result: Result) -> dict[str, Any]:

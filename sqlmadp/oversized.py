@@ -1,8 +1,8 @@
 """Size limits: what is too large to be worked on, told from sizes before any work.
 
 Statements over the same columns are refused if all of them together tell too many vertices apart,
-or take too many numbers.  All statements are refused whose conditions are tangled: functions of
-several columns that no product of columns describes share one residual space (see
+or take too many numbers.  All statements are refused whose partitions are tangled: where a column
+is cut at many different places, functions of several columns share one residual space (see
 `solve.residual`), which is factored whole.
 """
 
@@ -69,7 +69,7 @@ def _large_scopes(asked: Found, limits: Limits) -> Iterator[tuple[str, Statement
 
 
 def _tangled(asked: Found) -> Iterator[tuple[str, Statement, Problem]]:
-    several = {rows.layout: rows for rows, _, _ in asked if not rows.plain}
+    several = {rows.layout: rows for rows, _, _ in asked}
     if sum(rows.size for rows in several.values()) <= MAX_SPACE:
         return
     # Optimisers load slowly, and are needed for large plans only.
@@ -77,13 +77,12 @@ def _tangled(asked: Found) -> Iterator[tuple[str, Statement, Problem]]:
     from sqlmadp.core.layout import as_asked  # noqa: PLC0415
     from sqlmadp.solve.residual import Residuals  # noqa: PLC0415
 
-    blocks = as_asked([rows for rows, _, _ in asked])
-    largest = max((space.size for space in Residuals(blocks).spaces.values()), default=0)
-    if largest <= MAX_SPACE or as_products(blocks) is not None:
+    # Every vertex alone is the plainest strategy, and always a candidate.
+    plainest = [Rows(rows.scope, rows.parts, 1.0) for rows in several.values()]
+    largest = max((space.size for space in Residuals(plainest).spaces.values()), default=0)
+    if largest <= MAX_SPACE or as_products(as_asked([rows for rows, _, _ in asked])) is not None:
         return
-    rows, statement, name = max(
-        (each for each in asked if not each[0].plain), key=lambda each: each[0].size
-    )
+    rows, statement, name = max(asked, key=lambda each: each[0].size)
     yield (
         name,
         statement,

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from sqlmadp.cli import main
 
 TOTAL = "SELECT COUNT(*) AS n FROM visits"
-COMMANDS = ("check", "plan", "release", "query", "ledger")
+COMMANDS = ("check", "plan", "release", "query", "staged", "ledger")
 
 
 def run(*arguments: str | Path):
@@ -151,6 +151,37 @@ def test_query_answers_free_and_refuses_with_what_is_missing(plans):
     assert refused.exit_code == 1
     assert "does not measure this combination of 'age'" in refused.stderr
     assert refused.stdout == ""
+
+
+def test_staged_lists_and_withdraws_until_the_release_is_made(plans):
+    path = plans.write({"alice": TOTAL, "bob": TOTAL})
+    by_sex = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"
+    of_alice = ("staged", path, "--analyst", "alice")
+    assert run("query", path, f"HAND IN AS first {by_sex}", "--analyst", "alice").exit_code == 0
+    assert run("query", path, f"HAND IN AS second {TOTAL}", "--analyst", "alice").exit_code == 0
+    listed = figures(*of_alice)["statements"]
+    assert [each["name"] for each in listed] == ["q1", "first", "second"]
+    assert [each["file"] for each in listed] == ["alice.sql", *["plan.staged/alice.sql"] * 2]
+    withdrawn = run(*of_alice, "--withdraw", "first")
+    assert withdrawn.exit_code == 0
+    assert re.search(r"^first +withdrawn now ", withdrawn.stdout, re.MULTILINE)
+    assert run("release", path).exit_code == 0
+    refused = run(*of_alice, "--withdraw", "second")
+    assert refused.exit_code == 1
+    assert "'second' cannot be withdrawn from it" in refused.stderr
+    assert {(each["name"], each["state"]) for each in figures(*of_alice)["statements"]} == {
+        ("q1", "released"),
+        ("second", "released"),
+    }
+    assert run("release", path).exit_code == 0
+
+
+def test_staged_needs_an_analyst_of_the_plan(plans):
+    path = plans.write({"alice": TOTAL})
+    assert run("staged", path).exit_code == 2
+    refused = run("staged", path, "--analyst", "eve")
+    assert refused.exit_code == 1
+    assert "there are alice" in refused.stderr
 
 
 def test_ledger_lists_every_charge_by_plan_or_by_file(plans):

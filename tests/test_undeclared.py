@@ -101,4 +101,3 @@ class TestWhoIsTold:
             assert kind is sqlmadp.Warning
             assert "Did you mean 'f'?" in str(message)
             assert cursor.execute(SOUND).messages == []
-            connection.rollback()

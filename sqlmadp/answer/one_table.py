@@ -141,7 +141,7 @@ def _matrix(rows: Rows) -> sparse.csr_array:
     if not isinstance(rows, Products):
         return rows.matrix
     grid = reduce(lambda a, b: sparse.kron(a, b, format="csr"), rows.factors)
-    return sparse.csr_array(sparse.diags_array(rows.heights.reshape(-1)) @ grid)[
+    return sparse.csr_array(sparse.diags_array(rows.heights.reshape(-1).astype(np.float64)) @ grid)[
         np.flatnonzero(rows.heights)
     ]
 

@@ -208,6 +208,8 @@ def query(
     else:
         show_result(result)
         show_meaning(done)
+        if not quiet:
+            _say(done.asked.domain.error_meaning)
 
 
 def _on_a_connection(plan: Plan, sql: str, analyst: str | None, dialect: str | None) -> Result:

@@ -41,8 +41,7 @@ from sqlmadp.errors import (
 )
 from sqlmadp.plan import Plan
 from sqlmadp.sql.limits import Limits
-from sqlmadp.sql.literals import is_sql_text
-from sqlmadp.sql.parameters import Parameters, with_parameters
+from sqlmadp.sql.parameters import Parameters, is_sql_text, with_parameters
 from sqlmadp.sql.statements import Statement, explained, handed_in, split, withdrawn
 
 

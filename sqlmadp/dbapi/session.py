@@ -16,8 +16,7 @@ from pathlib import Path
 
 from sqlmadp.accuracy import unit_noise
 from sqlmadp.analysts import Analyst
-from sqlmadp.answer.expected import expected_error
-from sqlmadp.answer.explain import explain
+from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
@@ -30,8 +29,7 @@ from sqlmadp.explaining import explain_statement
 from sqlmadp.oversized import oversized
 from sqlmadp.plan import Plan
 from sqlmadp.release import Release, find, select
-from sqlmadp.sql.bind import BoundQuery
-from sqlmadp.sql.binder import Binder
+from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
 from sqlmadp.staging import UNNAMED, hand_in, held, new_statements, withdraw

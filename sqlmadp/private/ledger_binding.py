@@ -134,7 +134,7 @@ def _check(note: Path, path: Path, heads: Callable[[], Sequence[str]]) -> None:
     if noted.head not in heads():
         wrong = "the ledger of this table is missing or out of date"
         remedy = f"Restore {path.name} from a backup"
-        if Path(noted.ledger).name != path.name:
+        if Path(noted.ledger) != path.resolve() and Path(noted.ledger).exists():
             wrong = f"this table is charged to another ledger, {noted.ledger!r}"
             remedy = f'Write path = "{noted.ledger}" under [ledger] in the plan'
         raise LedgerError(

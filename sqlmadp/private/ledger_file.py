@@ -81,7 +81,7 @@ def create(path: Path, budget: Fraction) -> None:
     if leftover.exists() and not path.exists():  # Unless another process just made it.
         raise LedgerError(
             f"ledger {str(path)!r} is missing, but its write-ahead file {leftover.name!r} is "
-            "there, so releases were made against it; restore the ledger from a copy"
+            "there, so releases were made against it; restore the ledger from a backup"
         )
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
@@ -155,7 +155,7 @@ def check_file(connection: sqlite3.Connection, path: Path) -> None:
         if application != APPLICATION_ID:
             raise LedgerError(
                 f"{str(path)!r} is not a ledger of sqlmadp; "
-                "correct the ledger's path, or restore the ledger from a copy"
+                "correct the ledger's path, or restore the ledger from a backup"
             )
         if version != VERSION:
             raise LedgerError(
@@ -194,7 +194,7 @@ def broken(path: Path, why: str) -> LedgerError:
     """Return the error that says that a ledger cannot be trusted."""
     return LedgerError(
         f"ledger {str(path)!r} cannot be trusted: {why}. Nothing may be released "
-        "against it; restore it from a copy made after the last release"
+        "against it; restore it from a backup made after the last release"
     )
 
 
@@ -208,7 +208,7 @@ def refusing(path: Path, what: str) -> Iterator[None]:
         advice = next((text for start, text in _ADVICE.items() if name.startswith(start)), "")
         raise LedgerError(f"ledger {str(path)!r} {what} ({error}){advice}") from None
     except UnicodeDecodeError:  # SQLite quotes what it found, and that is no text.
-        raise broken(path, "it holds what is no text") from None
+        raise broken(path, "it holds bytes that are not text") from None
 
 
 def resolved(path: Path) -> Path:

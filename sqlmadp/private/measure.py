@@ -56,8 +56,8 @@ from sqlmadp.table.rows import Rows
 READ_FAILED = (
     "the private table could not be read; nothing was spent and nothing is shown, and the same "
     "command can be run again. The reason is withheld, since it may depend on records: open the "
-    "source with its own tools to find it. (If counting could need more memory than the plan's "
-    "[limits] give it, raise 'memory' there)"
+    "source with its own tools to find it. If counting may need more memory, raise 'memory' under "
+    "[limits] in the plan"
 )
 
 

@@ -155,12 +155,9 @@ def _largest_sum(functions: Sequence[tuple[Rows, Table]]) -> int | None:
     total: Parts = {}
     joint = {name: joint_vertices(list(parts)) for name, parts in used.items()}
     for block, sums in functions:
-        places = []
-        for name, part in zip(block.scope, block.parts, strict=True):
-            if (found := joint[name]) is None:
-                return None
-            places.append(found[part])
-        if math.prod(map(len, places)) > MAX_CELLS:
+        found = [(joint[n] or {}).get(p) for n, p in zip(block.scope, block.parts, strict=True)]
+        places = [each for each in found if each is not None]
+        if len(places) < len(found) or math.prod(map(len, places)) > MAX_CELLS:
             return None
         table = sums.reshape(block.shape)[np.ix_(*places)]
         for scope, part_of_sum in _split(table, block.scope).items():

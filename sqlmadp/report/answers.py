@@ -8,11 +8,12 @@ read without colour too; no group is a single number.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from sqlmadp.answer.result import Result, interval, is_number, number
 from sqlmadp.report.charts import Bar, lying_bars, standing_bars
-from sqlmadp.report.content import Content, Member, Statement
+from sqlmadp.report.content import Content, Statement
 from sqlmadp.report.markup import Markup, element, join, section
 from sqlmadp.report.privacy import not_counted
 from sqlmadp.report.tables import Cell, Heading, download, framed, table
@@ -46,25 +47,26 @@ INTERVALS = (
 
 def answers(content: Content) -> Markup:
     """Return every analyst's statements, with a choice of the analyst if there are several."""
+    names = list(content.certificate.analysts)
     articles = [
         element(
             "article",
-            element("h3", member.name),
-            *(_statement(member, statement) for statement in member.statements),
+            element("h3", name),
+            *(_statement(each) for each in content.statements if each.analyst == name),
             data_analyst=str(place),
             class_="analyst",
         )
-        for place, member in enumerate(content.members)
+        for place, name in enumerate(names)
     ]
     title = "Answers" if content.made else "Statements"
     key = [element("p", f"{NOISE} {INTERVALS}"), not_counted(content)] if content.made else []
-    choice = [_filter(content)] if len(content.members) > 1 else []
+    choice = [_filter(names)] if len(names) > 1 else []
     return section("answers", title, *key, *choice, *articles)
 
 
-def _filter(content: Content) -> Markup:
+def _filter(names: Sequence[str]) -> Markup:
     """Return the choice of an analyst; the script shows it, since it does nothing without."""
-    choices = [("all", "everybody"), *((str(n), m.name) for n, m in enumerate(content.members))]
+    choices = [("all", "everybody"), *((str(n), name) for n, name in enumerate(names))]
     labels = (
         element(
             "label",
@@ -80,17 +82,16 @@ def accuracy(content: Content) -> Markup:
     """Return the expected error of every statement as a table."""
     headings = [Heading("statement"), Heading("analyst")]
     headings += [Heading(title, right=True) for title in ("rows", "±", "relative to one by one")]
-    rows = []
-    for member, each in content.statements:
-        rows.append(
-            [
-                Cell(each.name, each.name),
-                Cell(member.name, member.name),
-                Cell(each.rows, f"{each.rows:,}"),
-                Cell(each.rmse, number(each.rmse)),
-                Cell(each.factor, f"{each.factor:.2f}"),
-            ]
-        )
+    rows = [
+        [
+            Cell(each.expected.name, each.expected.name),
+            Cell(each.analyst, each.analyst),
+            Cell(each.expected.rows, f"{each.expected.rows:,}"),
+            Cell(each.expected.rmse, number(each.expected.rmse)),
+            Cell(each.expected.factor, f"{each.expected.factor:.2f}"),
+        ]
+        for each in content.statements
+    ]
     return element(
         "div",
         element("p", ACCURACY),
@@ -98,21 +99,23 @@ def accuracy(content: Content) -> Markup:
     )
 
 
-def _statement(member: Member, statement: Statement) -> Markup:
+def _statement(statement: Statement) -> Markup:
     sql = element(
         "details",
         element("summary", "SQL"),
         element("pre", element("code", statement.sql.strip())),
+        open=statement.result is None,
     )
+    name = statement.expected.name
     shown: list[Markup] = []
     notes: list[str] = []
     if statement.result is not None:
-        shown = [_rows(member.name, statement.name, statement.result)]
+        shown = [_rows(statement.analyst, name, statement.result)]
         notes += statement.result.notes
     if statement.failure:
         notes.append(f"This statement has no rows: {statement.failure}. Nothing is lost.")
     shown += [element("p", note, class_="note") for note in notes]
-    return element("section", element("h4", statement.name), sql, *shown, class_="statement")
+    return element("section", element("h4", name), sql, *shown, class_="statement")
 
 
 def _rows(analyst: str, name: str, result: Result) -> Markup:
@@ -236,6 +239,8 @@ def _cell(value: Any) -> str:
     """Return a value as text: a group's name, or what a query works out."""
     if value is None:
         return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

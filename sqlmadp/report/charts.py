@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sqlmadp.certificate import TINY
 from sqlmadp.report.content import Content
 from sqlmadp.report.markup import Markup, element
 
@@ -18,9 +19,6 @@ WIDTH = 350
 
 LETTER, CAPITAL = 7.2, 9.2
 """Units that a letter takes on average, in a font of wide letters."""
-
-WORSE = 1 + 1e-9
-"""A ratio above this is a violation; what is below is the last digits of floating point."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def standing_bars(title: str, bars: Sequence[Bar]) -> Markup:
 
 def gains_chart(content: Content) -> Markup:
     """Return everybody's error together, in parts of what it would be alone."""
-    ratios = {m.name: m.standings[content.mechanism].ratio for m in content.members}
+    ratios = {name: each.ratio for name, each in content.certificate.analysts.items()}
     longest = max(_breadth(name) for name in ratios)
     left, right, step, top = min(max(longest + 8, 40), 140), 46, 24, 18
     place = _scale(0, max(1.1, *(r for r in ratios.values() if r < math.inf)), left, WIDTH - right)
@@ -98,7 +96,7 @@ def gains_chart(content: Content) -> Markup:
     parts = [_label(place(1), 12, "alone", "middle small")]
     for row, (name, ratio) in enumerate(ratios.items()):
         y = top + step * row
-        worse = ratio > WORSE
+        worse = ratio > 1 + TINY
         end = place(ratio) if ratio < math.inf else WIDTH - right
         parts += [
             _label(left - 6, y + 16, name, "end", room=left - 8),

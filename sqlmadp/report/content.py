@@ -7,15 +7,14 @@ preview comes from planning, and rows come from the stored measurement.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from sqlmadp.accuracy import Accuracy
 from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked
-from sqlmadp.certificate import TINY, Certificate, Join, Skipped
-from sqlmadp.certificate import Standing as Given
+from sqlmadp.certificate import Certificate
 from sqlmadp.errors import NotSupportedError, ProgrammingError
 from sqlmadp.late import Base
 from sqlmadp.plan import Plan
@@ -25,52 +24,20 @@ from sqlmadp.release import Progress, Results, added, asked_and_released, select
 from sqlmadp.report.measured import Measured, measured
 from sqlmadp.table.rows import Rows
 
-BARELY = 1e-3
-"""Call nobody better off by less than this part of the error."""
-
-Interference = Mapping[str, Mapping[str, float]]
-"""[joining][other]: the ratio by which an analyst changes another's error."""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What one mechanism gives one analyst, in squared errors."""
-
-    alone: float
-    together: float
-    ratio: float
-    """``together / alone``; above 1 the sharing incentive is violated."""
-    interference: float
-    """The largest that anybody else causes; above 1 is a violation."""
-    within_agreement: float
-    """The same where those who are left keep to what everyone agreed on."""
+OTHERS = "others"
+"""Whom a report for one analyst names in place of anybody else."""
 
 
 @dataclass(frozen=True)
 class Statement:
     """One statement of an analyst, with its rows once they are released."""
 
-    name: str
+    analyst: str
     sql: str
-    rows: int
-    rmse: float
-    """The expected error of a typical count or sum under the plan's mechanism."""
-    factor: float
-    """Its variance relative to asking one by one."""
+    expected: Accuracy
     result: Result | None = None
     failure: str = ""
     """Why there are no rows though there is a release."""
-
-
-@dataclass(frozen=True)
-class Member:
-    """An analyst whom the reader may see."""
-
-    name: str
-    share: Fraction
-    standings: Mapping[str, Standing]
-    """By mechanism."""
-    statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True)
@@ -120,28 +87,17 @@ class Content:
     """Whether a person with several records is protected, as the schema's unit."""
     cells: int
     analysts: int
-    members: tuple[Member, ...]
-    interference: Interference
-    """For the curator; empty for an analyst."""
-    within_agreement: Interference
-    """The same where those who are left keep to what everyone agreed on."""
-    joins: tuple[Join, ...]
-    """For the curator, where analysts join one after the other."""
-    relative: bool
-    """Whether errors are relative to asking every statement one by one; squares otherwise."""
-    totals: Mapping[str, float]
-    """By mechanism: everybody's error together."""
+    statements: tuple[Statement, ...]
+    certificates: Mapping[str, Certificate]
+    """By mechanism, the plan's own and those to compare it with: what the reader may see of it."""
     unsupported: Mapping[str, str]
     """Mechanisms that cannot serve this plan, and why."""
-    verdict: str
-    """The outcome in one sentence."""
-    one_by_one: tuple[str, ...]
-    """Every answer compared with asking one by one, in words."""
-    promised: str
-    """What holds whatever is asked, in words."""
     measured: tuple[Measured, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
-    """What was refused and left out, as far as the reader may know."""
+
+    @property
+    def certificate(self) -> Certificate:
+        """What the plan's own mechanism gives."""
+        return self.certificates[self.mechanism]
 
     @property
     def spent(self) -> Fraction:
@@ -157,11 +113,6 @@ class Content:
     def released(self) -> Charge | None:
         """The charge of this release, once it is made."""
         return next((charge for charge in self.charges if charge.this), None)
-
-    @property
-    def statements(self) -> list[tuple[Member, Statement]]:
-        """Every statement with its analyst."""
-        return [(member, each) for member in self.members for each in member.statements]
 
 
 def gather(
@@ -226,9 +177,6 @@ def assemble(
     """
     plan, domain = asked.plan, asked.domain
     charges, head = _ledger(asked, reader)
-    certificate = certificates[plan.mechanism]
-    standings = certificate.analysts
-    seen = list(standings) if reader is None else []
     return Content(
         plan=plan.path.name,
         schema=plan.schema_path.name,
@@ -249,18 +197,10 @@ def assemble(
         units=domain.unit is not None,
         cells=domain.cells,
         analysts=len(plan.analysts),
-        members=tuple(_members(asked, certificates, results, reader)),
-        interference=_matrix(seen, {n: s.interference for n, s in standings.items()}),
-        within_agreement=_matrix(seen, {n: s.within_agreement for n, s in standings.items()}),
-        joins=certificate.joins if reader is None else (),
-        relative=certificate.relative,
-        totals={name: each.total for name, each in certificates.items()},
+        statements=tuple(_statements(asked, certificates[plan.mechanism], results, reader)),
+        certificates={name: _seen_by(reader, each) for name, each in certificates.items()},
         unsupported=unsupported or {},
-        verdict=certificate.verdict if reader is None else _own_verdict(reader, standings),
-        one_by_one=tuple((certificate.only(reader) if reader else certificate).one_by_one),
-        promised=certificate.promise,
         measured=measured(asked, blocks, reader),
-        skipped=tuple(e for e in certificate.skipped if reader in (None, e.analyst)),
     )
 
 
@@ -271,65 +211,38 @@ def _planned(asked: Asked, base: Base | None) -> tuple[Fraction, tuple[Rows, ...
     return base.epsilon(asked.plan), added(asked, base).blocks
 
 
-def _members(
-    asked: Asked,
-    certificates: Mapping[str, Certificate],
-    results: Results | None,
-    reader: str | None,
-) -> list[Member]:
-    members = []
-    for number, analyst in enumerate(asked.plan.analysts):
+def _statements(
+    asked: Asked, certificate: Certificate, results: Results | None, reader: str | None
+) -> Iterator[Statement]:
+    """Yield every statement that the reader may see, analyst by analyst."""
+    for analyst, queries in zip(asked.plan.analysts, asked.queries, strict=True):
         if reader not in (None, analyst.name):
             continue
-        standings = {name: _standing(each, analyst.name) for name, each in certificates.items()}
-        statements = []
-        accuracy = certificates[asked.plan.mechanism].analysts[analyst.name].statements
-        for place, query in enumerate(asked.queries[number]):
-            expected = accuracy[place]
+        accuracy = certificate.analysts[analyst.name].statements
+        for query, expected in zip(queries, accuracy, strict=True):
             result, failure = None, ""
             if results is not None:
                 result = results[analyst.name].get(query.name)
                 failure = str(results.failed.get((analyst.name, query.name), ""))
-            statements.append(
-                Statement(
-                    query.name,
-                    query.statement.text,
-                    query.rows,
-                    expected.rmse,
-                    expected.factor,
-                    result,
-                    failure,
-                )
-            )
-        members.append(Member(analyst.name, analyst.share, standings, tuple(statements)))
-    return members
+            yield Statement(analyst.name, query.statement.text, expected, result, failure)
 
 
-def _standing(certificate: Certificate, analyst: str) -> Standing:
-    found = certificate.analysts[analyst]
-    rerun = max(found.interference.values(), default=1.0)
-    kept = max(found.within_agreement.values(), default=1.0)
-    return Standing(found.alone, found.now, found.ratio, rerun, kept)
+def _seen_by(reader: str | None, certificate: Certificate) -> Certificate:
+    """Return what an analyst may see of a certificate: nobody else's name or figures."""
+    if reader is None:
+        return certificate
+    own = certificate.only(reader)
+    standing = own.analysts[reader]
+    hidden = replace(
+        standing,
+        interference=_worst(standing.interference),
+        within_agreement=_worst(standing.within_agreement),
+    )
+    return replace(own, analysts={reader: hidden}, joins=())
 
 
-def _own_verdict(reader: str, standings: Mapping[str, Given]) -> str:
-    """Say in one sentence what an analyst gains, in errors as they are stated."""
-    ratio = standings[reader].ratio
-    alone = "alone with the same share"
-    if ratio > 1 + TINY:
-        return f"taking part makes the answers to {reader} less accurate than {alone}"
-    if not 0 < ratio < 1 - BARELY:
-        return f"taking part leaves the answers to {reader} as accurate as {alone}"
-    times = math.sqrt(1 / ratio)
-    return f"taking part makes the answers to {reader} {times:.2g} times as accurate as {alone}"
-
-
-def _matrix(names: Sequence[str], caused: Mapping[str, Mapping[str, float]]) -> Interference:
-    """Return what is known by whom it is caused the other way round: what each one causes."""
-    return {
-        joining: {other: caused[other][joining] for other in names if joining in caused[other]}
-        for joining in names
-    }
+def _worst(interference: Mapping[str, float]) -> dict[str, float]:
+    return {OTHERS: max(interference.values())} if interference else {}
 
 
 def _ledger(asked: Asked, reader: str | None) -> tuple[tuple[Charge, ...], str | None]:

@@ -5,9 +5,14 @@ Ratios are of squared errors: together to alone, and with to without one other a
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Literal
+
 from sqlmadp.answer.result import number
-from sqlmadp.report.charts import WORSE, gains_chart
-from sqlmadp.report.content import Content, Interference
+from sqlmadp.certificate import TINY
+from sqlmadp.report.charts import gains_chart
+from sqlmadp.report.content import Content
 from sqlmadp.report.markup import Markup, element, section, sentence
 from sqlmadp.report.tables import Cell, Heading, table
 
@@ -17,12 +22,32 @@ TERMS = {
 }
 """What the fairness guarantees mean."""
 
+BARELY = 1e-3
+"""Call nobody better off by less than this part of the error."""
+
+Changes = Mapping[str, Mapping[str, float | None]]
+"""[joining][other]: the ratio by which an analyst changes another's error."""
+
 
 def verdict(content: Content) -> Markup:
     """Return the outcome in one sentence, to be seen at a glance."""
-    parts = [element("p", sentence(content.verdict), class_="verdict")]
-    parts += [element("p", sentence(words)) for words in content.one_by_one]
+    found = content.certificate
+    words = found.verdict if content.reader is None else _own_verdict(content, content.reader)
+    parts = [element("p", sentence(words), class_="verdict")]
+    parts += [element("p", sentence(words)) for words in found.one_by_one]
     return section("verdict", "Verdict", *parts)
+
+
+def _own_verdict(content: Content, reader: str) -> str:
+    """Say in one sentence what an analyst gains, in errors as they are stated."""
+    ratio = content.certificate.analysts[reader].ratio
+    alone = "alone with the same share"
+    if ratio > 1 + TINY:
+        return f"taking part makes the answers to {reader} less accurate than {alone}"
+    if not 0 < ratio < 1 - BARELY:
+        return f"taking part leaves the answers to {reader} as accurate as {alone}"
+    times = math.sqrt(1 / ratio)
+    return f"taking part makes the answers to {reader} {times:.2g} times as accurate as {alone}"
 
 
 def fairness(content: Content) -> Markup:
@@ -38,11 +63,13 @@ def fairness(content: Content) -> Markup:
             _guarantee(content),
         )
     ]
-    if len(content.members) > 1:
+    found = content.certificate
+    rerun, kept = _changes(content, "interference"), _changes(content, "within_agreement")
+    if len(found.analysts) > 1:
         caption = element("figcaption", "Squared error together, in parts of that alone")
         parts.append(element("figure", caption, gains_chart(content)))
     parts.append(_standings(content))
-    if len(content.interference) > 1:
+    if len(found.analysts) > 1:
         parts += [
             element("h3", "Who helps and who harms whom"),
             element(
@@ -51,24 +78,20 @@ def fairness(content: Content) -> Markup:
                 "error. Below 1 the others gain, at 1 nothing changes, above 1 (marked !) they "
                 "are harmed.",
             ),
-            _matrix(
-                content.interference,
-                "Squared error with the row's analyst to that without",
-                "interference",
-            ),
+            _matrix(rerun, "Squared error with the row's analyst to that without", "interference"),
         ]
-    if content.within_agreement != content.interference:
-        name = "The same within the agreement"
-        parts.append(_matrix(content.within_agreement, name, "within agreement"))
-    if content.joins:
+        if kept != rerun:
+            parts.append(_matrix(kept, "The same within the agreement", "within agreement"))
+    if found.joins:
         parts += [element("h3", "Who joined when"), _joins(content)]
-    if len(content.totals) > 1 or content.unsupported:
+    if len(content.certificates) > 1 or content.unsupported:
         parts += [
             element("h3", "Other mechanisms"),
             element(
                 "p",
                 "What other rules for sharing the budget would give: everybody's squared error "
-                "together, relative to this plan's, and each analyst's ratio to alone.",
+                "together, relative to this plan's, and each analyst's ratio to alone under that "
+                "rule.",
             ),
             _comparison(content),
             *(element("p", f"{_plain(n)}: {why}") for n, why in content.unsupported.items()),
@@ -77,7 +100,7 @@ def fairness(content: Content) -> Markup:
 
 
 def _guarantee(content: Content) -> str:
-    words = content.promised
+    words = content.certificate.promise
     for term, meaning in TERMS.items():
         words = words.replace(term, f"{meaning} ({term})", 1)
     return sentence(words)
@@ -86,40 +109,45 @@ def _guarantee(content: Content) -> str:
 def _standings(content: Content) -> Markup:
     titles = ("share", "alone", "together", "ratio", "interference", "within agreement")
     headings = [Heading("analyst"), *(Heading(title, right=True) for title in titles)]
-    rows = []
-    for member in content.members:
-        found = member.standings[content.mechanism]
-        rows.append(
-            [
-                Cell(member.name, member.name),
-                Cell(member.share, str(member.share)),
-                Cell(found.alone, number(found.alone)),
-                Cell(found.together, number(found.together)),
-                _ratio(found.ratio),
-                _ratio(found.interference),
-                _ratio(found.within_agreement),
-            ]
-        )
-    unit = "; 1 is every statement asked one by one" if content.relative else ""
+    rows = [
+        [
+            Cell(name, name),
+            Cell(each.share, str(each.share)),
+            Cell(each.alone, number(each.alone)),
+            Cell(each.now, number(each.now)),
+            _ratio(each.ratio),
+            _ratio(max(each.interference.values(), default=1.0)),
+            _ratio(max(each.within_agreement.values(), default=1.0)),
+        ]
+        for name, each in content.certificate.analysts.items()
+    ]
+    unit = "; 1 is every statement asked one by one" if content.certificate.relative else ""
     name = f"Expected squared errors under {_plain(content.mechanism)}{unit}"
     return table(name, headings, rows, file="fairness")
 
 
-def _matrix(ratios: Interference, name: str, file: str) -> Markup:
-    names = list(ratios)
-    headings = [Heading("joining"), *(Heading(name, right=True) for name in names)]
+def _changes(content: Content, kind: Literal["interference", "within_agreement"]) -> Changes:
+    """Return by what ratio each analyst changes the errors of the others."""
+    caused: dict[str, Mapping[str, float]] = {
+        name: getattr(each, kind) for name, each in content.certificate.analysts.items()
+    }
+    return {joining: {name: by.get(joining) for name, by in caused.items()} for joining in caused}
+
+
+def _matrix(changes: Changes, name: str, file: str) -> Markup:
+    headings = [Heading("joining"), *(Heading(each, right=True) for each in changes)]
     rows = [
-        [Cell(joining, joining), *(_shaded(ratios[joining].get(other)) for other in names)]
-        for joining in names
+        [Cell(joining, joining), *(_shaded(ratio) for ratio in others.values())]
+        for joining, others in changes.items()
     ]
     return table(name, headings, rows, file=file, kind="heat influence")
 
 
 def _joins(content: Content) -> Markup:
-    names = [member.name for member in content.members]
+    names = list(content.certificate.analysts)
     headings = [Heading("joining"), *(Heading(each, right=True) for each in ("epsilon", *names))]
     rows = []
-    for join in content.joins:
+    for join in content.certificate.joins:
         joining = ", ".join(join.analysts)
         errors = (join.errors.get(name) for name in names)
         rows.append(
@@ -133,27 +161,25 @@ def _joins(content: Content) -> Markup:
 
 
 def _comparison(content: Content) -> Markup:
-    names = [member.name for member in content.members]
-    titles = ("all together", *names, "interference")
+    titles = ("all together", *content.certificate.analysts, "interference")
     headings = [Heading("mechanism"), *(Heading(title, right=True) for title in titles)]
     rows = []
-    for mechanism, total in content.totals.items():
-        relative = total / content.totals[content.mechanism] if total else 1.0
-        own = [member.standings[mechanism] for member in content.members]
+    for mechanism, each in content.certificates.items():
+        relative = each.total / content.certificate.total if each.total else 1.0
         mark = " (this plan)" if mechanism == content.mechanism else ""
         rows.append(
             [
                 Cell(mechanism, _plain(mechanism) + mark),
                 Cell(relative, f"{relative:.2f}"),
-                *(_ratio(standing.ratio) for standing in own),
-                _ratio(max(standing.interference for standing in own)),
+                *(_ratio(standing.ratio) for standing in each.analysts.values()),
+                _ratio(each.worst_interference),
             ]
         )
     return table("Mechanisms compared", headings, rows, file="mechanisms")
 
 
 def _ratio(ratio: float) -> Cell:
-    harm = ratio > WORSE
+    harm = ratio > 1 + TINY
     return Cell(ratio, f"{ratio:.3f}{' !' if harm else ''}", "harm" if harm else None)
 
 

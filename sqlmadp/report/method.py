@@ -44,7 +44,7 @@ WORDS = (
 def method(content: Content) -> Markup:
     """Return how the answers come about."""
     rule = content.mechanism.replace("_", " ")
-    asked = sum(len(member.statements) for member in content.members)
+    asked = len(content.statements)
     who = "The analysts" if content.reader is None else content.reader
     verb = "ask" if content.reader is None else "asks"
     parts = [

@@ -35,8 +35,8 @@ def not_counted(content: Content) -> Markup:
     points = [sentence(words) for words in content.left_out]
     if content.undeclared:
         points.append(_undeclared(content))
-    if content.skipped:
-        refused = ", ".join(map(str, content.skipped))
+    if content.certificate.skipped:
+        refused = ", ".join(map(str, content.certificate.skipped))
         points.append(f"Statements that were refused and left out, charged to nobody: {refused}.")
     if not points:
         points.append("Nothing: every record is counted.")

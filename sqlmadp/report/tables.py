@@ -20,7 +20,13 @@ from urllib.parse import quote
 from sqlmadp.report.markup import Markup, element
 
 MAX_CSV_BYTES = 1 << 20
-"""Put a table's file into the page only below this size: browsers refuse links of 2 MB."""
+"""Put a table's file into the page only below this size, so that the page stays small enough to
+open and to send; Chromium downloads links of five times that."""
+
+TOO_LARGE = (
+    "Too large for a download from this page: sqlmadp release PLAN --out FOLDER writes all rows to "
+    "a file."
+)
 
 PHONE, LETTER, BOLD, SMALL, GAP = 305, 8.6, 10, 7, 10
 """Pixels for a table on a phone of 360, and of a letter in a wide font, by how it is set."""
@@ -95,11 +101,13 @@ def download(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_plain(value) for value in row] for row in rows)
+    for row in rows:
+        writer.writerow([_plain(value) for value in row])
+        if written.tell() > MAX_CSV_BYTES:
+            return element("p", TOO_LARGE, class_="download")
     data = quote(written.getvalue(), safe=",:/")
     if len(data) > MAX_CSV_BYTES:
-        words = "Too large for a download from this page: sqlmadp release PLAN --out FOLDER writes "
-        return element("p", f"{words}it to a file.", class_="download")
+        return element("p", TOO_LARGE, class_="download")
     file = re.sub(r"[^\w.-]+", "_", name).strip("_.") + ".csv"
     link = element(
         "a",

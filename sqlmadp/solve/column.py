@@ -48,7 +48,9 @@ class Column:
         for part in coarse:  # Level by level: nested partitions share the first vectors.
             basis = _extended(basis, np.asarray(part.over(self.finest).todense()))
         if whole and exceptions:
-            basis = _extended(basis, np.eye(self.count)[list(exceptions)])
+            alone = np.zeros((len(exceptions), self.count))
+            alone[np.arange(len(exceptions)), list(exceptions)] = 1
+            basis = _extended(basis, alone)
         self.basis = basis
         self.fine = self.count - len(basis) if whole else 0
         """Dimensions of the fine residual; 0 if it is written out."""

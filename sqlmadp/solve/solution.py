@@ -8,7 +8,7 @@ space (see `residual`), so that no matrix is larger than the coarse coordinates 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy import sparse
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.solve.inverse import OUTSIDE, Inverse
 from sqlmadp.solve.residual import Gram, Residuals
+from sqlmadp.solve.sparse_rows import squares, width
 from sqlmadp.table.partition import Floats, Integers
 from sqlmadp.table.rows import Rows, Scope, kronecker
 
@@ -82,9 +83,8 @@ class Solution:
             with suppress(NotCoveredError):  # A vertex that nobody asks for may not be answered.
                 found[single] = alone.data**2 * self._vertex_variances(rows)[alone.indices]
                 left[single] = False
-        for part in self._chunks(rows, np.flatnonzero(left)):
-            dense = matrix[part].toarray().astype(np.float64)
-            found[part] = sum((half**2).sum(axis=(1, 2)) for _, half in self._halves(rows, dense))
+        if left.any():
+            found[left] = self.sum_variances([(rows, matrix[left])])
         return found
 
     def _vertex_variances(self, rows: Rows) -> Floats:
@@ -150,19 +150,34 @@ class Solution:
 
         ``parts``: rows whose vertices the functions are given over, and their coefficients.
         """
-        noise = self.sum_noise(parts)
-        return np.asarray((noise**2).sum(axis=1))
+        known = [
+            self.spaces.resolved(Rows(rows.scope, rows.parts, 0, sparse.csr_array(functions)))
+            for rows, functions in parts
+        ]
+        count = known[0].count
+        entries = sum(rows.entries * width(self.spaces, rows) for rows in known)
+        few = entries * FEW_ENTRIES <= sum(rows.count * rows.size for rows in known)
+        step = max(1, count * CHUNK // max(1, entries)) if few else self._step(known)
+        found = []
+        for start in range(0, count, step):
+            some = [
+                Rows(rows.scope, rows.parts, 0, rows.matrix[start : start + step]) for rows in known
+            ]
+            found.append(self._few_variances(some) if few else self._sum_variances(some))
+        return np.concatenate([np.zeros(0), *found])
 
-    def sum_noise(self, parts: Sequence[tuple[Rows, sparse.csr_array]]) -> Floats:
-        """Return sums of functions over independent noises of variance 1, one column per noise."""
+    def _few_variances(self, parts: Sequence[Rows]) -> Floats:
+        found = squares(self.spaces, parts, self._half)
+        if (found.outside > OUTSIDE * found.lengths).any():
+            raise NotCoveredError(NOT_COVERED)
+        return np.maximum(found.variances, 0.0)
+
+    def _sum_variances(self, parts: Sequence[Rows]) -> Floats:
         halves: dict[Scope, Floats] = {}
-        for rows, functions in parts:
-            given = Rows(rows.scope, rows.parts, 0, sparse.csr_array(functions))
-            known = self.spaces.resolved(given)
-            for fine, half in self._halves(known, known.matrix.toarray()):
+        for rows in parts:
+            for fine, half in self._halves(rows, rows.matrix.toarray().astype(np.float64)):
                 halves[fine] = halves[fine] + half if fine in halves else half
-        count = parts[0][1].shape[0]
-        return np.hstack([half.reshape(count, -1) for half in halves.values()])
+        return np.asarray(sum((half**2).sum(axis=(1, 2)) for half in halves.values()))
 
     def covariance(self, tables: Sequence[Rows]) -> Floats:
         """Return the covariances of all answers to all rows of several tables."""
@@ -179,10 +194,10 @@ class Solution:
             found[np.ix_(places, places)] += noise @ noise.T
         return found
 
-    def _chunks(self, rows: Rows, numbers: np.ndarray) -> Iterator[np.ndarray]:
-        step = max(1, CHUNK // max(1, rows.size))
-        for start in range(0, len(numbers), step):
-            yield numbers[start : start + step]
+    @staticmethod
+    def _step(parts: Sequence[Rows]) -> int:
+        """Return how many functions are written out at once."""
+        return max(1, CHUNK // max(1, *(rows.size for rows in parts)))
 
     # Estimates.
 
@@ -271,6 +286,10 @@ class Estimate:
         answers = (rows.weight * vertices).T if rows.plain else np.asarray(rows.matrix @ vertices.T)
         return answers[:, 0] if self._single else answers
 
+
+FEW_ENTRIES = 4
+"""Work with single coefficients of rows if these, times the coordinates of each, are at most one in
+this many of all that would be written out."""
 
 FEW_SINGLE = 4
 """Work out the variance of every vertex if at least one vertex in this many is asked for alone."""

@@ -34,12 +34,14 @@ class Piece:
     """Predicates that its records satisfy, beside those of the whole SELECT."""
     value: Node | None = None
     """What is summed or told apart; NULL is left out."""
+    ordered: bool = False
+    """Of a histogram: whether running counts are what matters."""
 
     @property
     def key(self) -> str:
         """Return text that is equal just when two pieces are."""
         value = "" if self.value is None else text(self.value)
-        return "\n".join([self.kind, value, *map(text, self.where)])
+        return "\n".join([f"{self.kind} {self.ordered}", value, *map(text, self.where)])
 
 
 @dataclass(frozen=True)
@@ -173,8 +175,8 @@ def _pairs(_: str, where: Where, arguments: list[Node]) -> list[Piece]:
     return [Piece("count", both), *(Piece("sum", both, value) for value in values)]
 
 
-def _histogram(_: str, where: Where, arguments: list[Node]) -> list[Piece]:
-    return [Piece("histogram", where, arguments[0])]
+def _histogram(name: str, where: Where, arguments: list[Node]) -> list[Piece]:
+    return [Piece("histogram", where, arguments[0], ordered=name != "mode")]
 
 
 _PIECES: Final[dict[str, Callable[[str, Where, list[Node]], list[Piece]]]] = {

@@ -8,6 +8,7 @@ table of groups: its keys are known beforehand, its aggregates are worked out fr
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -49,6 +50,11 @@ class BoundPiece:
     """What a histogram tells apart."""
     bounds: tuple[float, float] = (math.nan, math.nan)
     """The smallest and largest value that one record can add to a sum."""
+    coarser: tuple[Rows, ...] = ()
+    """Of an ordered histogram: the same over ever wider ranges of values.  They are asked for too:
+    a quantile is a matter of running counts, and these are sums of few ranges."""
+    merged: int = 1
+    """How many neighbouring values a histogram tells together."""
 
     @property
     def width(self) -> int:
@@ -145,7 +151,7 @@ class BoundQuery:
             self.statement.problem("undeclared-value", each.message, hint=each.hint, span=each.span)
             for each in self.undeclared
         )
-        slips = sorted(found, key=lambda note: (note.line, note.column))
+        slips = [*sorted(found, key=lambda note: (note.line, note.column)), *self._merged()]
         if not self.read_as:
             return tuple(slips)
         dialect = self.statement.dialect
@@ -155,6 +161,18 @@ class BoundQuery:
             hint=f"{dialect} is a {kind_of_dialect(dialect)} dialect.",
         )
         return (read, *slips)
+
+    def _merged(self) -> Iterator[Problem]:
+        """Say where a quantile is answered less finely than the column is declared."""
+        widths = {piece.merged for block in self.blocks for piece in block.pieces}
+        if (widest := max(widths, default=1)) > 1:
+            yield self.statement.problem(
+                "quantile-resolution",
+                f"quantiles are answered to the nearest {widest:,} neighbouring values: more would "
+                "be told apart than can be measured",
+                hint="Where that is too coarse, tell fewer values apart yourself: cut them off "
+                "with LEAST(..., 20000) and divide them by a step with // 10.",
+            )
 
     @property
     def top_block(self) -> PrivateBlock:

@@ -31,6 +31,9 @@ from sqlmadp.sql.names import Records
 from sqlmadp.sql.statements import Span, Statement
 from sqlmadp.sql.tree import Call, Node, call_of, children, parts_of, span
 
+MOST_PROBLEMS = 50
+"""Stop looking at a statement after this many mistakes: nobody mends more of them at once."""
+
 GROUPINGS = frozenset({"grouping", "grouping_id"})
 
 _CLASSES: dict[type[exp.Expr], tuple[str, str, str]] = {
@@ -113,7 +116,7 @@ class ExpressionChecker:
 
     def check_expression(self, node: Node | None, over: Over) -> None:
         """Note every mistake in an expression."""
-        if node is None:
+        if node is None or len(self.problems) >= MOST_PROBLEMS:
             return
         starred = isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
         if isinstance(node, exp.Alias) or (starred and over == "answers"):

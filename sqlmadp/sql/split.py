@@ -255,6 +255,7 @@ class _Divider(SelectChecker):
             self.statement,
             f"__block{number}",
             lambda subquery: self._subquery(subquery, ctes),
+            limits=self._limits,
         )
         names = [item.alias if top else self.result_name(item) for item in node.expressions]
         self._blocks.append(PENDING)

@@ -24,6 +24,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +83,7 @@ class Partition:
         parabolas are looked for among values that these do not.
         """
         rows = np.asarray(rows, dtype=np.float64)
-        counts = np.array([len(np.unique(row)) for row in rows], dtype=np.int64)
+        counts = np.array([_few_distinct(row, max(FEW_VALUES)) for row in rows], dtype=np.int64)
         found = []
         given = np.zeros(rows.shape[1], dtype=np.int64) if labels is None else labels
         for most in FEW_VALUES:
@@ -181,9 +182,16 @@ class Partition:
         """The first value of every piece."""
         return np.unique(self.pieces, return_index=True)[1].astype(np.int64)
 
+    @cached_property
+    def _members(self) -> tuple[Integers, Integers]:
+        """The values, piece by piece, and where every piece begins."""
+        order = np.argsort(self.pieces, kind="stable")
+        return order, np.searchsorted(self.pieces[order], np.arange(len(self.degrees) + 1))
+
     def _nodes(self, piece: int) -> Integers:
         """Return as many values of a piece as it has vertices, far apart."""
-        members = np.flatnonzero(self.pieces == piece)
+        order, starts = self._members
+        members = order[starts[piece] : starts[piece + 1]]
         steps = self.steps[members]
         low, high = int(np.argmin(steps)), int(np.argmax(steps))
         if self.degrees[piece] == 1:
@@ -319,13 +327,25 @@ def _line(rows: Floats) -> Line | None:
     for degree, leads in ((1, [widest]), (2, [places, *rows, *_roots(rows)])):
         for lead in leads:
             rise = _whole_steps(lead)
-            if rise is None or len(np.unique(rise)) <= degree + 1:
+            if rise is None or _few_distinct(rise, degree + 1) <= degree + 1:
                 continue
-            basis = np.linalg.qr(np.vander(rise / rise.max(), degree + 1))[0]
-            left = rows - (rows @ basis) @ basis.T
+            # The polynomial through as few values as determine it must go through all of them.
+            t = rise / rise.max()
+            nodes = [int(np.abs(t - at).argmin()) for at in np.linspace(0, 1, degree + 1)]
+            powers = np.vander(t[nodes], degree + 1)
+            if abs(np.linalg.det(powers)) < 1e-9:
+                continue
+            left = rows - np.linalg.solve(powers, rows[:, nodes].T).T @ np.vander(t, degree + 1).T
             if np.abs(left).max() <= 1e-10 * np.abs(rows).max():
                 return _oriented(rise), degree
     return None
+
+
+def _few_distinct(row: NDArray[Any], most: int) -> int:
+    """Return how many different numbers a row has, or some number above ``most`` if it has more."""
+    step = len(row) // 256 + 1
+    some = len(np.unique(row[::step]))
+    return some if some > most or step == 1 else len(np.unique(row))
 
 
 def _roots(rows: Floats) -> Floats:
@@ -335,7 +355,7 @@ def _roots(rows: Floats) -> Floats:
 def _whole_steps(lead: Floats) -> Integers | None:
     """Return numbers as whole steps from the smallest, if all of them are that; None otherwise."""
     away = lead - lead.min()
-    gaps = np.diff(np.unique(away))
+    gaps = np.diff(np.sort(away))
     gaps = gaps[gaps > 1e-12 * away.max()]
     if not len(gaps):
         return None

@@ -12,8 +12,7 @@ import pytest
 
 from sqlmadp.answer.errors import result_of
 from sqlmadp.answer.exact import exact_errors
-from sqlmadp.answer.expected import expected_error
-from sqlmadp.answer.explain import explain
+from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.rows import Desk
 from sqlmadp.core.collective import Collective
@@ -180,7 +179,7 @@ def test_its_error_is_known_before_the_release_too(sql, estimate):
     assert before.later == ()
     assert set(after) <= set(before["v"]) or np.isnan(after).any()
     ((*_, rmse, note),) = [row for row in explain(query, planned).rows if row[0] == "v"]
-    assert note == "exact"
+    assert note == "known in advance"
     assert rmse == pytest.approx(np.sqrt(np.nanmean(np.square(before["v"]))))
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 from collections import Counter
 from datetime import date, timedelta
 
@@ -15,6 +16,7 @@ from sqlmadp.private.data_vector import read_counts, read_sums
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.engines.counting import counting_select
 from sqlmadp.private.engines.scope_batches import (
+    BYTES_PER_SUM,
     FEW_CELLS,
     MAX_BATCH_BYTES,
     answer_bytes,
@@ -390,3 +392,30 @@ def test_one_scope_that_the_others_are_part_of_is_grouped_by_alone(tmp_path):
     engine.close()
     assert set(together(domain, names).values()) == {("age", "word")}
     assert "GROUPING" not in statement
+
+
+def test_the_memory_of_a_summed_column_is_bounded_before_any_data(tmp_path):
+    groups, highest = 30_000, 999_999
+    columns = [
+        Column(name="g", type="integer", minimum=1, maximum=groups, complete=True),
+        Column(name="v", type="integer", minimum=0, maximum=highest, complete=True),
+    ]
+    domain = Domain(table="t", columns=tuple(columns))
+    cells = np.arange(highest + 1)
+    curve = Partition(np.zeros_like(cells), cells, np.array([2]), highest)
+    layout = Rows(("g", "v"), (Partition.finest(groups), curve), 1)
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute(
+            f"CREATE TABLE t AS SELECT 1 + range AS g, {highest} AS v FROM range({groups})"
+        )
+    engine = open_engine(Source(location="t.duckdb", folder=tmp_path), table="t")
+    read_sums(engine, domain, [layout])  # What is imported or kept by the first one is no part.
+    tracemalloc.start()
+    (found,) = read_sums(engine, domain, [layout])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    engine.close()
+    assert len(found.sums) == groups  # All at the last vertex of their group's curve.
+    bound = answer_bytes(domain, [layout])
+    assert bound // 4 < peak < bound
+    assert answer_bytes(domain, [layout] * 2) - bound == 3 * groups * BYTES_PER_SUM

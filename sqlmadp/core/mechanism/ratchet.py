@@ -22,7 +22,7 @@ everything after that would have been chosen otherwise.  The certificate states 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -44,12 +44,16 @@ from sqlmadp.core.mechanism.capped import (
     within,
 )
 from sqlmadp.core.pour import pour
+from sqlmadp.table.partition import Floats
 
 NEAR = 0.003
 """End the search at a join once the total error is within this part above Utilitarian's."""
 
 STEPS, ROUNDS = 100, 5
 """Search so long at a join."""
+
+_Start = tuple[Draft, bool]
+"""A draft to start from, and whether its rows are to be moved."""
 
 LEAD_STEPS = 60
 """Search so long for the least total error without caps, from what it was one analyst before."""
@@ -124,16 +128,24 @@ def _searched(before: _In, inside: Collective) -> _In:
         return _In(poured, poured)
     strict = np.append(before.joint.errors, inside.poured.errors[-1])
     loose = np.append(before.joint.errors, max(poured.errors[-1], inside.poured.errors[-1]))
-    best = poured
     lead, goal, drafts = _leading(before, poured, inside)
-    for draft, move in drafts:
-        met = within(best.errors, strict)
-        if met and inside.importance @ best.errors <= (1 + NEAR) * goal:
-            break
-        found = least_capped(inside, draft, strict, move=move, steps=STEPS, rounds=ROUNDS)
-        met = met or (found is not None and within(found.errors, strict))
-        best = best_of(inside, [found], strict if met else loose, best)
+    best = _least(inside, poured, strict, goal, drafts)
+    if not within(best.errors, strict):
+        best = _least(inside, best, loose, goal, drafts)
     return _In(best, lead)
+
+
+def _least(
+    inside: Collective, first: Joint, caps: Floats, goal: float, drafts: Sequence[_Start]
+) -> Joint:
+    """Return the best strategy within caps that searches find, or else the first one."""
+    best = first
+    for draft, move in drafts:
+        if within(best.errors, caps) and inside.importance @ best.errors <= (1 + NEAR) * goal:
+            break
+        found = least_capped(inside, draft, caps, move=move, steps=STEPS, rounds=ROUNDS)
+        best = best_of(inside, [found], caps, best)
+    return best
 
 
 def _poured_in(before: Joint, own: Strategy, inside: Collective) -> Joint:
@@ -146,9 +158,7 @@ def _poured_in(before: Joint, own: Strategy, inside: Collective) -> Joint:
     return inside.read_by_all(blocks, total)
 
 
-def _leading(
-    before: _In, poured: Joint, inside: Collective
-) -> tuple[Joint, float, Iterator[tuple[Draft, bool]]]:
+def _leading(before: _In, poured: Joint, inside: Collective) -> tuple[Joint, float, list[_Start]]:
     """Return a strategy of little total error, that error, and drafts to start from.
 
     Drafts come with whether their rows are to be moved.
@@ -159,7 +169,7 @@ def _leading(
     layout = laid_over(asked, scopes)
     if layout is None or sum(block.size for block in layout) > MOVED_VERTICES:
         parts = unpoured([Strategy(poured.blocks, poured.total)], [1])
-        return poured, 0.0, iter([(side_by_side(parts), False)])
+        return poured, 0.0, [(side_by_side(parts), False)]
     none = np.full(len(inside), np.inf)
     if len(layout) == 1:
         share = float(inside.shares[-1] / inside.whole)
@@ -174,9 +184,6 @@ def _leading(
         layout = laid_over(asked, scopes | {rows.scope for rows in best.blocks}) or layout
     goal = float(inside.importance @ lead.errors)
 
-    def drafts() -> Iterator[tuple[Draft, bool]]:
-        half = mixed([(poured.blocks, 1 / poured.total), (lead.blocks, 1 / lead.total)])
-        for blocks in (half, poured.blocks, lead.blocks):
-            yield draft_over(layout, blocks), True
-
-    return lead, goal, drafts()
+    half = mixed([(poured.blocks, 1 / poured.total), (lead.blocks, 1 / lead.total)])
+    starts = (half, poured.blocks, lead.blocks)
+    return lead, goal, [(draft_over(layout, blocks), True) for blocks in starts]

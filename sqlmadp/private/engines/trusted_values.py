@@ -61,8 +61,8 @@ def read_public(table: PublicTable, source: Source, private: str) -> PublicTable
         raise SourceError(f"public table {table.name!r} is the private table itself; name another")
     if place.lower().endswith((".parquet", ".csv")) or re.search(r"/|\.parquet$", name, re.I):
         raise SourceError(
-            f"public table {table.name!r} is to be read from the source, which holds no other "
-            "table; write its rows into the schema, or name a file"
+            f"public table {table.name!r} cannot be read from the source, which holds no other "
+            "table; write its rows into the schema, or name a file there"
         )
     engine = open_engine(replace(source, location=f"{place}#{name}"), table=name)
     try:

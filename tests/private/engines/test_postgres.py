@@ -132,7 +132,7 @@ def test_another_spelling_of_the_server_is_the_same_table(people, server, opened
 def test_a_second_ledger_for_the_same_table_is_refused(people, release, opened, tmp_path):
     release(people)
     assert note_of(opened(people).identity.table).is_relative_to(tmp_path / "state")
-    with pytest.raises(LedgerError, match="budget belongs to the data"):
+    with pytest.raises(LedgerError, match="charged to another ledger"):
         release(people.replace("127.0.0.1", "localhost"), ledger="second.ledger")
 
 
@@ -146,7 +146,7 @@ def test_a_table_and_its_partition_are_charged_to_one_ledger(
     database.execute("CREATE TABLE early PARTITION OF visits FOR VALUES FROM (0) TO (9)")
     database.execute("CREATE TABLE late PARTITION OF visits FOR VALUES FROM (9) TO (99)")
     release(f"{server}#sqlmadp_test.{first}")
-    with pytest.raises(LedgerError, match="budget belongs to the data"):
+    with pytest.raises(LedgerError, match="charged to another ledger"):
         release(f"{server}#sqlmadp_test.{second}", ledger="second.ledger")
     release(f"{server}#sqlmadp_test.{second}", name="others")
     if first == "early":
