@@ -29,10 +29,10 @@ MANY_BLOCKS = 64
 """Give strategies of more blocks than this 256 times finer weights."""
 
 ANSWER_BITS, FINE_BITS, POURED_BITS = 32, 12, 7
-"""Exact answers of 2^30 records must stay below 2^62, so an entry in lowest terms times the units of
-its block stays below 2^32.  Where a block has more than 2^20 units the boundary rounds its sums, to
-no less than 2^12 units per vertex that a record touches, and the entry alone counts.  Seven bits of
-that are left to pouring: 128 equal parts of the budget."""
+"""Exact answers of 2^30 records must stay below 2^62, so an entry in lowest terms times the units
+of its block stays below 2^32.  Where a block has more than 2^20 units the boundary rounds its sums,
+to no less than 2^12 units per vertex that a record touches, and the entry alone counts.  Seven bits
+of that are left to pouring: 128 equal parts of the budget."""
 
 OPENED_CELLS = 256
 """Measure values that nobody asked about one by one while a scope has at most this many cells."""

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from sqlmadp.core.search import Search, UnmeasuredError
+from sqlmadp.errors import NotCoveredError
 from sqlmadp.table.partition import Floats, Partition, common
 from sqlmadp.table.rows import Rows, Scope, by_scope, merged
 
@@ -214,7 +215,7 @@ def weighed(
             flat = search.least(
                 importance=importance, caps=caps, start=search.start(weights), steps=100
             )
-        except UnmeasuredError:
+        except (UnmeasuredError, NotCoveredError):  # Something asked for was too light.
             break
         weights = search.split(flat)[0]
         best = chosen, weights

@@ -1,8 +1,9 @@
 """Pouring: rows that point the same way become one bucket, measured once with all their weight.
 
 A bucket is a direction: a row in lowest terms.  It has one name whatever vertices it is written
-over, so rows meet though their owners' partitions differ, unless these have ramps.  Which bucket a row goes to depends on
-its owner's strategy alone.  So with d_r the directions, s_i the shares and a_ir the weights,
+over, so rows meet though their owners' partitions differ, unless these have ramps.  Which bucket a
+row goes to depends on its owner's strategy alone.  So with d_r the directions, s_i the shares and
+a_ir the weights,
 
     X(C) = sum_r (sum over i in C of s_i a_ir)^2 d_r d_r^T
 

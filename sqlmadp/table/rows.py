@@ -162,12 +162,12 @@ class Rows:
     @property
     def squares(self) -> float | Floats:
         """The squares of the weights of all rows of a single vertex; one number if plain."""
-        return float(self.weight) ** 2 if self.given is None else self._split[0]
+        return float(self.weight) ** 2 if self.plain else self._split[0]
 
     @property
     def across(self) -> sparse.csr_array:
         """The rows of several vertices."""
-        if self.given is None:
+        if self.plain:
             return sparse.csr_array((0, self.size))
         return self._split[1]
 
@@ -177,7 +177,7 @@ class Rows:
 
         The others have one weight each, alone, and equal coefficients in every row of several.
         """
-        if self.given is None:
+        if self.plain:
             return ((),) * len(self.parts)
         if self.across.nnz and self.across.shape[0] * self.size > MANY_NUMBERS:
             return tuple(tuple(range(size)) for size in self.shape)
