@@ -47,11 +47,6 @@ FEW_VALUES = (2, 8)
 of the two bounds leaves fewer vertices is taken."""
 
 
-REMEMBERED = 32
-"""Remember the partitions of this many functions: sums of one column are asked again and again, and
-looking for the line of 2,000,000 values takes 1.5 s."""
-
-
 @dataclass(frozen=True, eq=False)
 class Partition:
     """The vertices of one column, and where every value lies between them."""
@@ -86,18 +81,7 @@ class Partition:
         Rows of few different numbers (predicates, small cases) tell values apart; segments and
         parabolas are looked for among values that these do not.
         """
-        rows = np.ascontiguousarray(rows, dtype=np.float64)
-        content = hashlib.sha256(repr(rows.shape).encode() + rows.tobytes())
-        content.update(b"" if labels is None else labels.astype(np.int64).tobytes())
-        key = content.digest()
-        if key not in _found:
-            if len(_found) >= REMEMBERED:
-                _found.clear()
-            _found[key] = cls._of_functions(rows, labels)
-        return _found[key]
-
-    @classmethod
-    def _of_functions(cls, rows: Floats, labels: Integers | None) -> Partition:
+        rows = np.asarray(rows, dtype=np.float64)
         counts = np.array([len(np.unique(row)) for row in rows], dtype=np.int64)
         found = []
         given = np.zeros(rows.shape[1], dtype=np.int64) if labels is None else labels
@@ -229,9 +213,6 @@ class Partition:
         return Partition(
             number[self.pieces[labels]], self.steps[labels], self.degrees[order], self.unit
         )
-
-
-_found: dict[bytes, Partition] = {}
 
 
 def common(parts: Sequence[Partition]) -> Partition:
