@@ -256,7 +256,9 @@ def test_a_pickle_is_never_run(cache: StrategyCache, tmp_path: Path) -> None:
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_a_damaged_file_counts_as_absent(cache: StrategyCache, data: st.DataObject) -> None:
+def test_a_damaged_file_counts_as_absent_or_is_as_it_was(
+    cache: StrategyCache, data: st.DataObject
+) -> None:
     cache.save("f", Entry((planted(),)))
     path = cache.path("f")
     content = bytearray(path.read_bytes())
@@ -266,7 +268,10 @@ def test_a_damaged_file_counts_as_absent(cache: StrategyCache, data: st.DataObje
     else:
         content[place] ^= data.draw(st.integers(1, 255))
     path.write_bytes(content)
-    assert cache.load("f", COLUMNS) is None
+    found = cache.load("f", COLUMNS)
+    if found is not None:  # A few bits of the header do not matter: then nothing has changed.
+        assert_same(found.strategies[0].blocks, planted().blocks)
+        assert found.strategies[0].total == TOTAL
 
 
 def test_a_damaged_file_is_mended_by_the_next_selection(cache: StrategyCache) -> None:

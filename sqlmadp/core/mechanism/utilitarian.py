@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sqlmadp.core.cache import Entry
 from sqlmadp.core.collective import Collective, Joint, Workload
+from sqlmadp.core.integers import Strategy
 from sqlmadp.core.mechanism.agreement import side_by_side, unpoured
 from sqlmadp.core.mechanism.base import NEITHER, Mechanism, registered
 from sqlmadp.core.mechanism.capped import least_capped
@@ -29,6 +31,17 @@ class Utilitarian(Mechanism):
         return [*collective.workloads, collective.together]
 
     def _choose(self, collective: Collective) -> Joint:
+        entry = collective.restored(self.name)
+        if entry is not None and len(entry.strategies) == 1:
+            [known] = entry.strategies
+            found = collective.read_by_all(known.blocks, known.total)
+            if np.isfinite(found.errors).all():
+                return found
+        chosen = self._searched(collective)
+        collective.store(self.name, Entry((Strategy(chosen.blocks, chosen.total),)))
+        return collective.read_by_all(chosen.blocks, chosen.total)  # As if it had been stored.
+
+    def _searched(self, collective: Collective) -> Joint:
         strategy = collective.select(collective.together)
         found = collective.read_by_all(strategy.blocks, strategy.total)
         if len({block.scope for block in strategy.blocks}) == 1:
