@@ -69,6 +69,7 @@ _ELSEWHERE = {
     "charindex": "instr(text, part)",
     "dateadd": "day + INTERVAL 1 MONTH",
     "datefromparts": "make_date(year, month, day)",
+    "all": "x IN (1, 2), or x NOT IN (1, 2)",
 }
 """Functions of other dialects, and what they are called here."""
 
@@ -190,6 +191,10 @@ class ExpressionChecker:
         name = source.name if source is not None else ""
         query = node if isinstance(node, exp.Query) else node.find(exp.Query)
         at = span(query) or span(node)
+        if query is None:
+            hint = "List the values: x IN (1, 2), or x NOT IN (1, 2)."
+            self.refuse("construct", "ANY and ALL of a list are not supported", hint, at)
+            return
         if any(name.casefold() == public.name.casefold() for public in self.domain.public):
             self.refuse(
                 "private-subquery",

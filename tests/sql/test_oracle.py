@@ -12,13 +12,15 @@ from datetime import timedelta
 
 import numpy as np
 import people_table
+import pytest
 import statement_generator as generator
+from everyday_sql import CONDITIONS, STATEMENTS
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sqlmadp.answer.rows import Desk
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.sql.bind import BoundQuery, bind, cuts
+from sqlmadp.sql.bind import BoundQuery, bind, bind_all, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 from sqlmadp.table.rows import Rows
@@ -205,6 +207,27 @@ def test_a_generated_statement_returns_the_rows_of_duckdb(seed, data):
     ours = answer(query, records, evaluator().domain)
     theirs = raw.execute(made.reference).fetchall()
     assert people_table.same_rows(ours, theirs, ordered=made.ordered), (ours, theirs)
+
+
+EVERYDAY = [*(f"SELECT COUNT(*) FROM people WHERE {each}" for each in CONDITIONS), *STATEMENTS]
+MANY = people_table.as_declared(people_table.table(5, size=400))  # No group is empty.
+
+
+@pytest.fixture(scope="module")
+def everyday():
+    statements = split(";\n".join(EVERYDAY), file="everyday.sql")
+    domain = DOMAIN.with_cuts(cuts(statements, DOMAIN))
+    bound = bind_all(statements, Evaluator(domain))
+    return dict(zip(EVERYDAY, bound, strict=True)), domain, people_table.reference_connection(MANY)
+
+
+@pytest.mark.parametrize("sql", EVERYDAY)
+def test_an_everyday_spelling_returns_the_rows_of_duckdb(everyday, sql):
+    queries, domain, raw = everyday
+    theirs = raw.sql(sql)
+    described = [(name, str(kind)) for name, kind, *_ in theirs.description]
+    assert list(queries[sql].columns) == described
+    assert people_table.same_rows(answer(queries[sql], MANY, domain), theirs.fetchall())
 
 
 @oracle

@@ -148,6 +148,14 @@ def test_a_star_of_records_is_refused_in_every_spelling():
             bind(Statement("a.sql", "q1", f"SELECT {star} FROM people p"), Evaluator(DOMAIN))
 
 
+@pytest.mark.parametrize("condition", ["age = ANY([1, 2])", "age <> ALL([1, 2])"])
+def test_a_list_of_values_is_asked_for_by_in(condition):
+    sql = f"SELECT COUNT(*) FROM people WHERE {condition}"
+    with pytest.raises(SqlError) as caught:
+        bind(Statement("a.sql", "q1", sql), Evaluator(DOMAIN))
+    assert "x IN (1, 2)" in caught.value.problems[0].hint
+
+
 def test_sqlglot_says_nothing_of_its_own(capfd):
     with pytest.raises(SqlError):
         bind(Statement("a.sql", "q1", "WITH a AS (SELECT 1 > [1]), b"), Evaluator(DOMAIN))
