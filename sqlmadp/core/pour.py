@@ -109,9 +109,9 @@ def pour(strategies: Sequence[Strategy], factors: Sequence[int]) -> list[Rows]:
         scopes.setdefault(buckets.scope, []).append(buckets)
     for several in scopes.values():
         # Rows that meet have other divisors, and those along ramps must stay short.
-        flat = [each for each in several if all(part.is_flat for part in each.parts)]
-        if len(flat) > 1:
-            _meet(flat)
+        meeting = [each for each in several if all(part.is_flat for part in each.parts)]
+        if len(meeting) > 1:
+            _meet(meeting)
     poured = [rows for several in scopes.values() for each in several for rows in each.rows()]
     return [*(pour_products(own) for own in grids.values()), *poured]
 
