@@ -286,17 +286,9 @@ def _assembled(labels: Integers, rows: Floats) -> Partition:
             members = order[bounds[piece] : bounds[piece + 1]]
             if len(members) == 1:
                 continue
-            found = _line(rows[:, members])
-            if found is not None:
-                stretches = [(members, found)]
-            else:
-                ends = _bends(rows[:, members])
-                parts = np.split(members, ends)
-                stretches = [(own, _line(rows[:, own])) for own in parts] if len(ends) else []
-                if not all(line is not None or len(own) <= 2 for own, line in stretches):
-                    stretches = []
-            for number, (own, line) in enumerate(stretches):
-                pieces[own] = piece if number == 0 else count + number - 1
+            stretches = _stretches(rows, members)
+            for place, (own, line) in enumerate(stretches):
+                pieces[own] = piece if place == 0 else count + place - 1
                 if line is not None:
                     lengths.append((own, int(line[0].max()), line[1]))
                     steps[own] = line[0]
@@ -313,6 +305,23 @@ def _assembled(labels: Integers, rows: Floats) -> Partition:
             steps[members] *= unit // length
             found_degrees[number[members[0]]] = degree
     return Partition(number, steps, found_degrees, unit)
+
+
+def _stretches(rows: Floats, members: Integers) -> list[tuple[Integers, Line | None]]:
+    """Return consecutive values along which all rows are polynomials; nothing if there are none.
+
+    Values along which nothing changes need no line.
+    """
+    whole = _line(rows[:, members])
+    if whole is not None:
+        return [(members, whole)]
+    ends = _bends(rows[:, members])
+    if not len(ends):
+        return []
+    found = [(own, _line(rows[:, own])) for own in np.split(members, ends)]
+    level = [bool((np.ptp(rows[:, own], axis=1) == 0).all()) for own, _ in found]
+    pairs = zip(found, level, strict=True)
+    return found if all(line is not None or same for (_, line), same in pairs) else []
 
 
 def _bends(rows: Floats) -> Integers:
