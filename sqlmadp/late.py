@@ -20,7 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.answer.reconstruct import recut
+from sqlmadp.answer.reconstruct import measured_rows
 from sqlmadp.asked import Asked
 from sqlmadp.core.collective import Joint
 from sqlmadp.core.mechanism import mechanism
@@ -117,9 +117,8 @@ def known_rows(measurements: Sequence[Measurement], domain: Domain) -> tuple[Row
     """Return the rows of all measurements, scaled to noise of variance 1."""
     rows = []
     for measurement in measurements:
-        cuts: Mapping[str, list[float]] = measurement.metadata["cuts"]
         weight = 1 / (math.sqrt(2) * measurement.scale)
-        rows += [recut(block, cuts, domain).times(weight) for block in measurement.blocks]
+        rows += [block.times(weight) for block in measured_rows(measurement, domain)]
     return tuple(rows)
 
 

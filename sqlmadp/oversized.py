@@ -15,6 +15,7 @@ from sqlmadp.errors import Problem
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import Statement
+from sqlmadp.table.joint import declared
 from sqlmadp.table.partition import common
 from sqlmadp.table.rows import Rows, Scope
 
@@ -58,7 +59,7 @@ def _large_scopes(asked: Found, limits: Limits) -> Iterator[tuple[str, Statement
             statement,
             statement.problem(
                 "scope-too-large",
-                f"all statements over {', '.join(scope)} together tell {vertices:,} combinations "
+                f"all statements over {', '.join(declared(scope))} together tell {vertices:,} combinations "
                 f"of values apart and take {entries:,} numbers over them; at most {most:,} "
                 f"combinations and {limits.plan_cells:,} numbers are supported, and of those "
                 f"statements this one of {name!r} is the finest",
@@ -90,7 +91,7 @@ def _tangled(asked: Found) -> Iterator[tuple[str, Statement, Problem]]:
             "scopes-too-large",
             f"all statements together depend on {largest:,} combinations of values that must be "
             f"solved for at once; at most {MAX_SPACE:,} are supported, and of those statements "
-            f"this one of {name!r}, over {', '.join(rows.scope)}, is the finest",
+            f"this one of {name!r}, over {', '.join(declared(rows.scope))}, is the finest",
             hint="Ask for fewer columns at once, or for coarser groups of their values.",
         ),
     )

@@ -63,7 +63,7 @@ def rehearse(plan: Plan, progress: Progress = lambda _: None) -> Rehearsal:
     ready = prepare(asked, lambda _: base, progress)
     asked = ready.asked
     found = preview(asked, base, asked.plan.mechanism)
-    blocks = ready.strategy.blocks
+    blocks = ready.strategy.measured
     measured: dict[tuple[str, ...], int] = {}
     for block in blocks:
         measured[block.scope] = measured.get(block.scope, 0) + block.count

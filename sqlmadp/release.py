@@ -24,7 +24,7 @@ import numpy as np
 from sqlmadp.answer.draws import COUNT
 from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reader import Reader
-from sqlmadp.answer.reconstruct import Estimate
+from sqlmadp.answer.reconstruct import Estimate, joint_scopes, measured_rows
 from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked, Refused
 from sqlmadp.bug_report import reporting
@@ -133,7 +133,8 @@ class Release:
             return certify_late(self.asked, stages_of(self.measurements, self.asked.domain), reads)
         neighbours = self.asked.domain.records_between_neighbours
         total = self.measurement.sensitivity // neighbours
-        return certify(self.asked, measured=(self.measurement.blocks, total, reads))
+        blocks = measured_rows(self.measurement, self.asked.domain)
+        return certify(self.asked, measured=(blocks, total, reads))
 
     def stating_errors(self) -> Release:
         """Return the release with columns for errors in its results; what is known is kept."""
@@ -269,7 +270,7 @@ def release(
 
             progress("measuring")
             measurement = measure(
-                ready.strategy.blocks,
+                ready.strategy.measured,
                 source=plan.table,
                 domain=asked.domain,
                 ledger=ledger,
@@ -297,18 +298,18 @@ def _tell(asked: Asked, intention: str, notice: Progress) -> None:
 
 def require_memory(strategy: Joint, domain: Domain, limits: Limits) -> None:
     """Raise NotSupportedError, before any data, if measuring would take too much memory."""
-    scopes = {block.scope for block in strategy.blocks}
+    scopes = {block.scope for block in strategy.measured}
     # The engine holds what it counted a second time.
-    counting = 2 * answer_bytes(domain, strategy.blocks) // 2**20
+    counting = 2 * answer_bytes(domain, strategy.measured) // 2**20
     if counting > limits.memory:
         raise NotSupportedError(
             f"this release would count the cells of {len(scopes):,} sets of columns, which could "
             f"take {counting:,} MB; {limits.memory:,} are allowed. Nothing was read or spent. Ask "
             f"for fewer columns at once. {advice('memory')}"
         )
-    rows = sum(block.count for block in strategy.blocks)
+    rows = sum(block.count for block in strategy.measured)
     if rows > limits.measured_rows:
-        finest = max(strategy.blocks, key=lambda block: block.count).scope
+        finest = max(strategy.measured, key=lambda block: block.count).scope
         raise NotSupportedError(
             f"this release would measure {rows:,} strategy queries, most of them over "
             f"{', '.join(finest)}; {limits.memory:,} MB are enough for {limits.measured_rows:,}. "
@@ -456,12 +457,14 @@ def metadata_of(asked: Asked, strategy: Joint, base: Base | None) -> dict[str, o
     """Return what a reader needs beside the measurement, as plain JSON values."""
     reads = sorted(zip(asked.places, strategy.reads, strict=True))
     earlier = () if base is None else base.measurements
+    joint = joint_scopes(strategy.blocks)
     return {
         "reads": [list(blocks) for _, blocks in reads],
         "cuts": asked.cuts,
         "schema": asked.schema_id,
         "members": {name: str(epsilon) for name, epsilon in bringing(asked.plan).items()},
         "earlier": [measurement.release for measurement in earlier],
+        **({"joint": joint} if joint else {}),
         **({"skipped": _skipped_names(asked)} if asked.refused else {}),
     }
 

@@ -172,7 +172,7 @@ def made_up(
     asked: Asked, strategy: Joint, epsilon: Fraction, metadata: Mapping[str, object]
 ) -> Measurement:
     """Return a measurement of a strategy without any data: all of its values are 0."""
-    calibrated = calibrate(strategy.blocks, domain=asked.domain, epsilon=epsilon)
+    calibrated = calibrate(strategy.measured, domain=asked.domain, epsilon=epsilon)
     return Measurement(
         release=asked.release_id,
         blocks=calibrated.blocks,

@@ -20,17 +20,14 @@ STAGES = {
     "sql": {"errors", "schema", "table"},
     "solve": {"errors", "table"},
     "core": {"errors", "table", "solve"},
-    "workload": {"errors", "schema", "sql"},
-    "strategy": {"errors", "schema", "sql", "workload"},
-    "mechanism": {"errors", "schema", "sql", "workload", "strategy"},
     "private": {"errors", "schema", "table"},
-    "answer": {"errors", "schema", "sql", "workload", "strategy", "mechanism", "private"},
+    "answer": {"errors", "schema", "sql", "table", "solve", "private"},
 }
 
 WHOLE_PATH = (
     *("bug_report", "processes", "progress", "exact_numbers", "named_files", "analysts"),
-    *("staging", "plan", "declared", "oversized", "asked", "late", "certificate"),
-    *("joining", "preview", "what_if", "known_answers", "release", "outlook", "report", "trial"),
+    *("staging", "plan", "declared", "oversized", "asked", "accuracy", "late", "certificate"),
+    *("known_answers", "release", "preview", "what_if", "report", "trial"),
     *("checking", "drafting", "explaining", "rehearsal", "figures", "grid", "display", "audit"),
     *("starter", "experiment"),
 )
@@ -39,7 +36,7 @@ WHOLE_PATH = (
 INTERFACES = {"__init__", "__main__", "cli", "dbapi", "sqlalchemy_dialect"}
 """These may import anything, and nothing else imports them."""
 
-DOORS = {"plan": {"outlook", "preview", "release"}, "release": {"trial"}}
+DOORS = {"plan": {"preview", "release"}, "release": {"trial"}}
 """Upwards, but inside methods that only hand themselves on: ``Plan.release()``."""
 
 ALLOWED = {
@@ -47,14 +44,11 @@ ALLOWED = {
     "psycopg": {"private/engines/postgres.py"},
     "pyspark": {"private/engines/spark.py"},
     "duckdb": {"private/engines/", "sql/", "answer/", "audit/", "schema/public.py"},
-    "numpy.random": {"strategy/", "core/", "experiment/"},
-    "scipy.optimize": {"strategy/", "core/"},
+    "numpy.random": {"core/", "experiment/"},
+    "scipy.optimize": {"core/"},
     "sqlite3": {"private/"},
     "sqlglot": {"sql/", "private/"},
-    "threadpoolctl": {
-        *("strategy/", "mechanism/", "core/", "preview.py", "certificate.py", "release.py"),
-        *("joining.py", "outlook.py", "experiment/measures.py"),
-    },
+    "threadpoolctl": {"core/", "accuracy.py", "certificate.py", "experiment/"},
     "click": {"cli/", "experiment/command.py"},
     "rich": {"grid.py", "display.py", "progress.py", "audit/show.py"},
     "random": set(),

@@ -22,6 +22,7 @@ from sqlmadp.answer.rows import Desk
 from sqlmadp.errors import NotCoveredError, ProgrammingError
 from sqlmadp.sql.bound import BoundQuery
 from sqlmadp.sql.kinds import Kind
+from sqlmadp.table.joint import declared
 from sqlmadp.table.rows import Rows
 
 COLUMNS = (
@@ -77,7 +78,7 @@ def _parts(query: BoundQuery, place: int) -> Sequence[Rows]:
 
 def _measured(parts: Sequence[Rows], groups: int) -> tuple[Any, ...]:
     """Return scope, cells, groups and answers of what a column is worked out from."""
-    scope = sorted({name for part in parts for name in part.scope})
+    scope = declared(name for part in parts for name in part.scope)
     return (
         " x ".join(scope) or "the total",
         sum(part.size for part in parts),

@@ -11,6 +11,7 @@ columns or values the release does not tell apart.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,6 +24,7 @@ from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.solve.column import NEGLIGIBLE
+from sqlmadp.table.joint import components, has_joint, joined, realised
 from sqlmadp.table.partition import Floats, Partition, common
 from sqlmadp.table.rows import Rows
 
@@ -65,16 +67,15 @@ class Estimate:
         values: list[Floats] = []
         scale = measurements[0].scale
         for measurement in measurements:
-            cuts: Mapping[str, list[float]] = measurement.metadata["cuts"]
             for block, answers, own, grain in zip(
-                measurement.blocks,
+                measured_rows(measurement, domain),
                 measurement.answers,
                 measurement.scales,
                 measurement.grains,
                 strict=True,
             ):
                 weight = scale / (own * grain.numerator / grain.denominator)
-                blocks.append(weighed(recut(block, cuts, domain), weight))
+                blocks.append(weighed(block, weight))
                 values.append(weight * answers)
         chosen = range(len(blocks)) if reads is None else reads
         return cls(
@@ -101,8 +102,7 @@ class Estimate:
 
     def answers(self, rows: Rows) -> Floats:
         """Return the best answer to every row."""
-        self._variances(rows)
-        return self._estimated.answers(rows)
+        return self._estimated.answers(self._covered(rows))
 
     @cached_property
     def _simulated(self) -> Fitted:
@@ -113,8 +113,7 @@ class Estimate:
 
     def simulated(self, rows: Rows) -> Floats:
         """Return the answers of simulated releases, one column each (see `draws`)."""
-        self._variances(rows)
-        return self._simulated.answers(rows)
+        return self._simulated.answers(self._covered(rows))
 
     def rmse(self, rows: Rows) -> Floats:
         """Return the root of every row's expected squared error.
@@ -125,31 +124,56 @@ class Estimate:
         if self.processing.nonnegative:
             away = self.simulated(rows) - self.answers(rows)[:, None]
             return np.asarray(np.sqrt((away**2).mean(axis=1)))
-        return np.sqrt(self.noise_variance * self._variances(rows))
+        return np.sqrt(self.noise_variance * self._solved.variances(self._covered(rows)))
 
     def sum_rmse(self, parts: Sums) -> Floats:
         """Return the same of sums of answers, exactly, before any post-processing."""
-        functions = [(rows, sparse.csr_array(factors @ rows.matrix)) for rows, factors in parts]
         try:
-            found = self._solved.solution.sum_variances(functions)
+            found = self._solved.solution.sum_variances(_functions(parts))
         except NotCoveredError:
-            for rows, _ in parts:
-                self._variances(rows)
-            raise
+            covered = [(self._covered(rows), factors) for rows, factors in parts]
+            found = self._solved.solution.sum_variances(_functions(covered))
         return np.sqrt(self.noise_variance * found)
 
-    def _variances(self, rows: Rows) -> Floats:
-        """Return the variances of answers, for noise of variance 1; they are worked out once."""
-        try:
-            return self._solved.variances(rows)
-        except NotCoveredError:
-            reason = not_covered(rows, self.blocks, self.domain)
-        raise NotCoveredError(reason)
+    def _covered(self, rows: Rows) -> Rows:
+        """Return rows that what was measured answers: these, or these over declared columns.
+
+        NotCoveredError says why it answers neither.
+        """
+        for each in dict.fromkeys((rows, realised(rows))):
+            with suppress(NotCoveredError):
+                self._solved.variances(each)
+                return each
+        raise NotCoveredError(not_covered(rows, self.blocks, self.domain))
+
+
+def _functions(parts: Sums) -> list[tuple[Rows, sparse.csr_array]]:
+    return [(rows, sparse.csr_array(factors @ rows.matrix)) for rows, factors in parts]
 
 
 def weighed(block: Rows, weight: float) -> Rows:
     """Return a block with its rows scaled to another noise."""
     return block if weight == 1 else block.times(weight)
+
+
+def measured_rows(measurement: Measurement, domain: Domain) -> list[Rows]:
+    """Return the rows that were measured over the domain's cells, and over joint columns again."""
+    cuts: Mapping[str, list[float]] = measurement.metadata["cuts"]
+    joint: Mapping[str, list[list[str]]] = measurement.metadata.get("joint", {})
+    rows = [recut(block, cuts, domain) for block in measurement.blocks]
+    return [
+        joined(each, joint[str(number)]) if str(number) in joint else each
+        for number, each in enumerate(rows)
+    ]
+
+
+def joint_scopes(blocks: Sequence[Rows]) -> dict[str, list[list[str]]]:
+    """Return, by the numbers of blocks over joint columns, the declared columns of each column."""
+    return {
+        str(number): [list(components(column)) for column in block.scope]
+        for number, block in enumerate(blocks)
+        if has_joint(block.scope)
+    }
 
 
 def recut(block: Rows, cuts: Mapping[str, list[float]], domain: Domain) -> Rows:
@@ -176,6 +200,9 @@ def _recut(part: Partition, column: Column, cuts: list[float]) -> Partition:
 def not_covered(rows: Rows, measured: Sequence[Rows], domain: Domain) -> str:
     """Say which columns or values of a query the measured blocks do not tell apart."""
     reasons = []
+    rows = realised(rows)
+    if has_joint(name for block in measured for name in block.scope):
+        measured = [realised(block) for block in measured]
     for name, part in zip(rows.scope, rows.parts, strict=True):
         known = [b.parts[b.scope.index(name)] for b in measured if name in b.scope]
         if not known:

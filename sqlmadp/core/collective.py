@@ -27,6 +27,7 @@ from sqlmadp.core.select import CAP_ROOM, select
 from sqlmadp.solve.products import solution_of
 from sqlmadp.solve.residual import Gram, Residuals
 from sqlmadp.solve.solution import Solution
+from sqlmadp.table.joint import is_joint, realised
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
@@ -62,6 +63,11 @@ class Joint:
     """For each analyst, the numbers of the blocks that answers are reconstructed from."""
     errors: Floats
     """Recomputed from the integers, in the units of the collective."""
+
+    @cached_property
+    def measured(self) -> tuple[Rows, ...]:
+        """The blocks over declared columns alone, as they are measured."""
+        return tuple(realised(block) for block in self.blocks)
 
     def read_by(self, analyst: int) -> tuple[Rows, ...]:
         """Return the blocks that one analyst reads."""
@@ -194,10 +200,11 @@ class Collective:
 
     @cached_property
     def columns(self) -> dict[str, int]:
-        """The number of values of every column."""
-        if self._columns is not None:
-            return dict(self._columns)
-        return values_of(rows for workload in self.workloads for rows in workload)
+        """The number of values of every column, joint ones in use included."""
+        used = values_of(rows for workload in self.workloads for rows in workload)
+        if self._columns is None:
+            return used
+        return dict(self._columns) | {name: used[name] for name in used if is_joint(name)}
 
     @cached_property
     def together(self) -> Workload:

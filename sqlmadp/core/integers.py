@@ -19,6 +19,7 @@ from scipy import sparse
 
 from sqlmadp.core.search import Top
 from sqlmadp.solve.products import solution_of
+from sqlmadp.table.joint import has_joint
 from sqlmadp.table.partition import Floats, Integers, Partition
 from sqlmadp.table.rows import Rows
 
@@ -113,9 +114,11 @@ def _grain(block: Rows, total: int) -> int:
 def opened(block: Rows, asked: Rows) -> Rows:
     """Return a block in which values that nobody asked about are measured one by one.
 
-    That costs its owner nothing and helps whoever asks about them.
+    That costs its owner nothing and helps whoever asks about them; nobody asks about the
+    combinations of a joint column.
     """
-    if math.prod(len(part.pieces) for part in block.parts) > OPENED_CELLS:
+    cells = math.prod(len(part.pieces) for part in block.parts)
+    if cells > OPENED_CELLS or has_joint(block.scope):
         return block
     parts, places = [], []
     used = np.asarray(abs(asked.matrix).sum(axis=0)).reshape(block.shape) > 0

@@ -42,6 +42,7 @@ from sqlmadp.core.p_identity import (
 )
 from sqlmadp.core.search import FEWEST_STEPS, Search, Top, UnmeasuredError
 from sqlmadp.errors import NotCoveredError
+from sqlmadp.table.joint import has_joint
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
 
@@ -138,7 +139,8 @@ def _factored(asked: Asked, best: Strategy | None) -> Strategy | None:
     """Return a Kronecker strategy if a scope is too large for other rows, and it is better."""
     whole = per_scope(asked.rows)
     large = any(rows.size > SEARCHED_VERTICES and not rows.plain for rows in whole)
-    queries = as_products(asked.rows) if large else None
+    joint = any(has_joint(rows.scope) for rows in whole)  # No product of declared columns.
+    queries = as_products(asked.rows) if large and not joint else None
     if queries is None:
         return None
     found = select_products(queries)

@@ -207,8 +207,8 @@ def assemble(
 def _planned(asked: Asked, base: Base | None) -> tuple[Fraction, tuple[Rows, ...]]:
     """Return what would be measured next, and the epsilon that it would be charged."""
     if base is None:
-        return asked.plan.epsilon, select(asked).blocks
-    return base.epsilon(asked.plan), added(asked, base).blocks
+        return asked.plan.epsilon, select(asked).measured
+    return base.epsilon(asked.plan), added(asked, base).measured
 
 
 def _statements(

@@ -18,6 +18,7 @@ from functools import reduce
 import numpy as np
 
 from sqlmadp.asked import Asked
+from sqlmadp.table.joint import declared
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
 
@@ -62,7 +63,7 @@ def measured(
             numbers, part = found.get(key, (0, 0.0))
             found[key] = numbers + rows.count, part + each / sum(weights) * float(epsilon) / whole
     scopes = {
-        analyst.name: [Columns(rows.scope) for query in queries for rows in query.aggregates]
+        analyst.name: [Columns(declared(rows.scope)) for query in queries for rows in query.aggregates]
         for analyst, queries in zip(asked.plan.analysts, asked.queries, strict=True)
         if reader in (None, analyst.name)
     }

@@ -4,12 +4,15 @@ What an aggregate adds up is a sum of products of functions of one column each (
 that only single columns are ever evaluated value by value.  Each column then has few vertices (see
 `table.partition`): the groups that keys and conditions tell apart, and in each the two ends of what
 is summed.  A value that has no such form is looked at on every cell of its columns.
+
+A condition or a key of several columns (``promised < delivered``) tells few groups of combinations
+apart, and most values of every single column: it is a joint column then (see `table.joint`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -20,11 +23,19 @@ from sqlmadp.sql.factor import Factor, TooManyCellsError
 from sqlmadp.sql.groups import OUT, Groups, tied
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.products import Term
+from sqlmadp.table.joint import joint_name
 from sqlmadp.table.partition import Floats, Integers, Partition
 from sqlmadp.table.rows import Rows, row_major_strides
 
 COUNT = (Term(1.0, {}),)
 """What COUNT(*) adds up."""
+
+MERGED = 16
+"""Take columns to be a joint one if that leaves at most one vertex in so many.  Single columns are
+shared with statements that ask about them alone; ``a < b`` is joint from six values each on."""
+
+JOINT_VALUES = 2**20
+"""A joint column has at most this many values, all of which are listed."""
 
 
 def sum_rows(
@@ -34,7 +45,8 @@ def sum_rows(
 
     ``sizes``: the number of cells of every column that a term uses.
     """
-    tables = tied(groups, masks)
+    summed = {name for term in terms for name in term.functions}
+    tables = [_merged(table, summed) for table in tied(groups, masks)]
     empty = Rows((), (), 0, sparse.csr_array((groups.size, 1), dtype=np.float64))
     if groups.size == 0 or any((table.values == OUT).all() for table in tables):
         return empty
@@ -44,7 +56,7 @@ def sum_rows(
         for name, partition in zip(table.columns, table.partitions, strict=True)
     }
     columns: dict[str, _Column] = {}
-    for name in sorted({*labels, *(name for term in terms for name in term.functions)}):
+    for name in sorted({*labels, *summed}):
         functions = [term.functions[name] for term in terms if name in term.functions]
         cells = labels.get(name, np.zeros(sizes[name] if functions else 0, dtype=np.int64))
         columns[name] = _Column.of(cells, functions)
@@ -75,7 +87,11 @@ class Values:
 
 def value_rows(groups: Groups, masks: Sequence[Factor], values: Values) -> Rows:
     """Return one row per group: the sum of the values of its records, where all masks hold."""
-    return _cell_rows(groups, masks, values, histogram=False)
+    rows = _cell_rows(groups, masks, values, histogram=False)
+    if len(values.factor.columns) > 1 and rows.size >= MERGED:
+        merged = _cell_rows(groups, masks, values, histogram=False, kept=())
+        rows = merged if merged.size * MERGED <= rows.size else rows
+    return rows
 
 
 def histogram_rows(groups: Groups, masks: Sequence[Factor], values: Values) -> Rows:
@@ -83,9 +99,18 @@ def histogram_rows(groups: Groups, masks: Sequence[Factor], values: Values) -> R
     return _cell_rows(groups, masks, values, histogram=True)
 
 
-def _cell_rows(groups: Groups, masks: Sequence[Factor], values: Values, *, histogram: bool) -> Rows:
+def _cell_rows(
+    groups: Groups,
+    masks: Sequence[Factor],
+    values: Values,
+    *,
+    histogram: bool,
+    kept: Collection[str] | None = None,
+) -> Rows:
+    """Return the rows; ``kept``: columns that are in no joint one, the value's own if not given."""
     count = max(1, len(values.weights))
-    tables = tied(groups, masks, values.factor, count)
+    kept = values.factor.columns if kept is None else kept
+    tables = [_merged(table, kept) for table in tied(groups, masks, values.factor, count)]
     rows = groups.size * count if histogram else groups.size
     if groups.size == 0 or any((table.values == OUT).all() for table in tables):
         return Rows((), (), 0, sparse.csr_array((rows, 1), dtype=np.float64))
@@ -103,8 +128,25 @@ def _cell_rows(groups: Groups, masks: Sequence[Factor], values: Values, *, histo
     entries = (added, (row * count + value if histogram else row, cells))
     matrix = sparse.csr_array(entries, shape=(rows, math.prod(shape)))
     scope, parts = tuple(columns), [column.part for column in columns.values()]
-    # Every value of a histogram has a row of its own: there is nothing to merge.
-    return Rows.of(scope, parts, matrix) if histogram else Rows.reduced(scope, parts, matrix)
+    if histogram:  # Every value has a row of its own: there is nothing to merge.
+        return Rows.of(scope, parts, matrix)
+    if not kept:  # Whatever the value's column is, it has no longer pieces.
+        return Rows.of(scope, parts, matrix).simplified()
+    return Rows.reduced(scope, parts, matrix)
+
+
+def _merged(table: Factor, kept: Collection[str]) -> Factor:
+    """Return a table of several columns as one of a joint column, if that has far fewer vertices."""
+    sizes = [len(part.pieces) for part in table.partitions]
+    if len(sizes) < 2 or math.prod(sizes) > JOINT_VALUES or not set(kept).isdisjoint(table.columns):
+        return table
+    values, numbers = np.unique(table.values, return_inverse=True)
+    if len(values) * MERGED > table.values.size:
+        return table
+    cells = numbers.reshape(table.values.shape)[np.ix_(*(p.pieces for p in table.partitions))]
+    part = Partition.flat(cells.reshape(-1))
+    own = values[cells.reshape(-1)[part.first_values]]
+    return Factor((joint_name(table.columns, sizes),), (part,), own)
 
 
 def _shape(columns: Mapping[str, _Column], limits: Limits) -> list[int]:
