@@ -20,7 +20,7 @@ from sqlmadp.certificate import Certificate, Standing
 from sqlmadp.cli import main as program
 from sqlmadp.dbapi.connection import Connection
 from sqlmadp.dbapi.cursor import Cursor
-from sqlmadp.mechanism.catalogue import MECHANISMS
+from sqlmadp.core.mechanism import MECHANISMS
 from sqlmadp.mechanism.fairness import Outcome
 from sqlmadp.plan import Plan
 from sqlmadp.release import Release

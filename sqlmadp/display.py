@@ -57,7 +57,6 @@ def show_previews(previews: Previews) -> None:
         f"epsilon {asked.plan.epsilon}, {_analysts(asked)}, mechanism "
         f"{', '.join(previews)}. Nothing is spent and no record is read.",
         markup=False,
-        soft_wrap=True,
     )
     if (base := previews.base) is not None:
         new, charge = ", ".join(base.newcomers(asked.plan)), base.epsilon(asked.plan)
@@ -65,18 +64,16 @@ def show_previews(previews: Previews) -> None:
             f"This adds {new} to the release of {base.time}: what was measured stays, and the "
             f"charge is epsilon {charge}.",
             markup=False,
-            soft_wrap=True,
         )
     if len(shown) == 1:
         (found,) = shown.values()
         show_statements(found)
-        screen.print(f"\n{_sentence(found.verdict)}", markup=False, soft_wrap=True)
+        screen.print(f"\n{_sentence(found.verdict)}", markup=False)
         for line in found.one_by_one:
-            screen.print(_sentence(line), markup=False, soft_wrap=True)
+            screen.print(_sentence(line), markup=False)
         screen.print(
             "More: --compare shows all mechanisms side by side, --json every figure, and "
             "'sqlmadp report' a page with pictures.",
-            soft_wrap=True,
         )
     elif shown:
         relative = asked.plan.measure == "relative"
@@ -86,7 +83,7 @@ def show_previews(previews: Previews) -> None:
         screen.print("\nStandard error (±) of every statement's answers")
         _queries_table(shown).show(screen)
         for name, each in shown.items():
-            screen.print(f"{name}: {each.promise}", markup=False, soft_wrap=True)
+            screen.print(f"{name}: {each.promise}", markup=False)
     for name, unsupported in previews.items():
         if isinstance(unsupported, NotSupportedError):
             screen.print(f"\n{name}: {unsupported}", markup=False)

@@ -9,7 +9,8 @@ One table is there, the private one, with the columns that the schema declares; 
 there too.  Reflection reads the schema file and nothing else.  Statements are DuckDB's SQL:
 names are matched in any case, and whatever is not a counting SELECT is refused.
 
-Before the release a SELECT is checked and has no rows; ``HAND IN SELECT ...`` hands it in, and
+Tools that use engines commit by themselves, so the dialect connects with ``stage=False``: before
+the release a SELECT is checked and has no rows, and only ``HAND IN SELECT ...`` hands it in, and
 returns all that was handed in.  Statements that are built in Python have an option for it:
 
     connection.execute(select(...), execution_options={"hand_in": "by_ward"})  # or True: no name
@@ -97,7 +98,7 @@ class SqlmadpDialect(default.DefaultDialect):
                 "an address of sqlmadp names a plan and one analyst, maybe a dialect of SQL and "
                 "errors=true, and nothing else: sqlmadp:///plan.toml?analyst=alice"
             )
-        return (url.database,), named | {"errors": _SWITCH[errors]}
+        return (url.database,), named | {"errors": _SWITCH[errors], "stage": False}
 
     def do_ping(self, dbapi_connection: DBAPIConnection) -> bool:
         """Tell that a connection is alive: it is as long as it is open."""

@@ -158,6 +158,10 @@ def connections(engine):
     return engine, sqlmadp.connect(engine.url.database, analyst="alice")
 
 
+SAYS = ("it is not handed in", "connection.commit() hands it in")
+"""What each of the two says of a SELECT; both name HAND IN."""
+
+
 def read_with_pandas(sql, source):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "pandas only supports SQLAlchemy")
@@ -169,14 +173,25 @@ def read_with_polars(sql, source):
 
 
 @pytest.mark.parametrize("read", [read_with_pandas, read_with_polars])
-def test_a_frame_of_a_select_says_that_nothing_was_handed_in_and_what_to_type(before, read):
+def test_a_frame_of_a_select_says_what_hands_it_in(before, read):
     engine, staged = before
-    for source in connections(engine):
+    for source, says in zip(connections(engine), SAYS, strict=True):
         with pytest.raises((exc.OperationalError, sqlmadp.OperationalError)) as refused:
             read(TOTAL, source)
-        assert "it is not handed in" in str(refused.value)
-        assert "HAND IN SELECT" in str(refused.value)
+        assert says in str(refused.value)
+        assert "HAND IN" in str(refused.value)
         assert not staged.exists()
+
+
+def test_a_person_may_commit_what_a_frame_of_a_plain_connection_staged(before):
+    engine, staged = before
+    for number, read in enumerate((read_with_pandas, read_with_polars)):
+        connection = connections(engine)[1]
+        sql = f"{TOTAL} WHERE age > {number}"
+        with pytest.raises(sqlmadp.OperationalError):
+            read(sql, connection)
+        connection.commit()
+        assert sql in staged.read_text()
 
 
 @pytest.mark.parametrize("read", [read_with_pandas, read_with_polars])
@@ -198,6 +213,9 @@ def test_sqlalchemy_hands_in_what_is_typed_so_with_a_commit_or_without(before):
     engine, staged = before
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text(TOTAL))
+        assert "tools commit by themselves" in str(
+            connection.execute(sqlalchemy.text(TOTAL)).cursor.messages[0][1]
+        )
     assert not staged.exists()
     with engine.connect() as connection:
         connection.execute(sqlalchemy.text(f"HAND IN {TOTAL}"))

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.core.integers import Strategy, certified, opened, rounded, split_by_scope
+from sqlmadp.core.integers import TOTAL, Strategy, certified, opened, rounded, split_by_scope
 from sqlmadp.core.kronecker import as_products, select_products
 from sqlmadp.core.layout import (
     MANY_SCOPES,
@@ -109,6 +109,8 @@ def select(
     """Return the best strategy for one workload, each part's error within its cap if possible."""
     ordered = sorted(workload, key=lambda rows: (rows.scope, rows.fingerprint))
     whole = tuple(as_asked(ordered))
+    if not whole:  # Every answer is known, such as a count over a value that no schema declares.
+        return Strategy((Rows((), (), TOTAL),), TOTAL, 0.0)
     asked = Asked(whole, tuple(tuple(part) for part in parts), tuple(caps))
     best: Strategy | None = None
     excess = math.inf

@@ -7,6 +7,7 @@ by column and row, before the release too, since planning reads no data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,8 +23,6 @@ Row = tuple[Any, ...]
 Described = tuple[str, str, None, None, int | None, int | None, None]
 """Name, type code, display size, internal size, precision, scale, whether NULL is possible."""
 
-_PENDING = "The release is pending. A SELECT is not handed in; HAND IN SELECT ... is."
-
 
 class Cursor:
     """A cursor of PEP 249.  Belongs to one thread at a time."""
@@ -37,13 +36,16 @@ class Cursor:
         """Make a cursor; use ``Connection.cursor``."""
         self.connection = connection
         self.messages: list[tuple[type[Exception], Exception]] = []
-        """Notes on the last statement, such as a value that it names and no schema declares."""
+        """Notes on the last statement, such as a value that it names and no schema declares.
+
+        Before the release the last note on a SELECT says that it is staged, and what hands it in.
+        """
         self._sets: list[Executed] | None = []
         self._set = 0
         self._next_row = 0
 
     def execute(self, operation: str, parameters: Parameters | None = None) -> Cursor:
-        """Answer a statement, or check it before the release; return this cursor.
+        """Answer a statement, or stage it before the release; return this cursor.
 
         ``HAND IN SELECT ...`` hands it in, and the rows are all that was handed in.
         """
@@ -52,7 +54,8 @@ class Cursor:
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
         """Do so once for each set of parameters; ``nextset`` moves from result to result.
 
-        With HAND IN all of them are handed in or, if one is refused, none, and there is one result.
+        Before the release all of them are staged or, if one is refused, none.  So it is with HAND
+        IN, and there is one result.
         """
         return self._run([(operation, parameters) for parameters in seq_of_parameters])
 
@@ -61,9 +64,14 @@ class Cursor:
         self._reset([])
         self._reset(self.connection._execute(operations))
         self.messages = [
-            (Warning, Warning(str(note))) for executed in self._open() for note in executed.notes
+            (Warning, Warning(note)) for executed in self._open() for note in self._notes(executed)
         ]
         return self
+
+    def _notes(self, executed: Executed) -> tuple[str, ...]:
+        if isinstance(executed, Answered):
+            return executed.notes
+        return *executed.notes, self.connection._standing(executed)
 
     def _reset(self, sets: list[Executed]) -> None:
         self._sets, self._set, self._next_row = sets, 0, 0
@@ -197,10 +205,13 @@ class Cursor:
         if not self._sets or not isinstance(executed := self._sets[self._set], Pending):
             return repr(self)
         try:
+            standing = self.connection._standing(executed)
             table = executed.table(self.expected_error).text()
+        except InterfaceError:  # The connection is closed.
+            return repr(self)
         except Error as error:
             table = str(error)
-        return f"{table}\n\n{_PENDING}"
+        return f"{table}\n\nThe release is pending. {standing}"
 
     def _repr_html_(self) -> str | None:
         """Return the small table that notebooks show."""
@@ -211,9 +222,10 @@ class Cursor:
             return executed.result._repr_html_()
         try:
             table = executed.table(self.expected_error).html()
+            standing = escape(self.connection._standing(executed))
         except Error:
             return None
-        return f"{table}<p>{_PENDING}</p>"
+        return f"{table}<p>The release is pending. {standing}</p>"
 
     def _executed(self) -> Executed:
         """Return the current result set."""

@@ -1,4 +1,4 @@
-"""What a statement became when it was executed: answered, or checked before the release."""
+"""What a statement became when it was executed: answered, or staged until the release."""
 
 from __future__ import annotations
 

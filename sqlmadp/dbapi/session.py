@@ -41,9 +41,6 @@ Seen = tuple[Plan, tuple[tuple[int, int, int] | None, ...]]
 STAGED_COLUMNS = tuple((name, "VARCHAR") for name in ("name", "state", "file", "statement"))
 """The columns of the list of what an analyst has handed in."""
 
-MAX_COPIED = 300
-"""Repeat statements of at most this many characters in a message, to be copied."""
-
 
 @dataclass(frozen=True, eq=False)
 class _Forecast:
@@ -137,15 +134,26 @@ class Session:
             self._results.put(statement.key, known)
         return known
 
-    def explain(self, statement: Statement) -> Result:
+    def is_handed_in(self, statement: Statement) -> bool:
+        """Tell whether the analyst has handed in a statement, under any name."""
+        return any(statement.key == own.key for own in self._own())
+
+    def is_new(self, statement: Statement, staged: Sequence[Statement]) -> bool:
+        """Tell whether a statement is to be staged beside ``staged`` and all that is handed in.
+
+        Raises if it has the name of another one.
+        """
+        return bool(new_statements([statement], [*self._own(), *staged]))
+
+    def explain(self, statement: Statement, staged: Sequence[Statement]) -> Result:
         """Return scope, cells, groups and expected error of a statement.
 
-        Before the release that is as if it were handed in, with all that is.
+        Before the release that is as if it and ``staged`` were handed in, with all that is.
         """
         if self.look() is not None:
             return explain_statement(self._plan, statement, self.analyst)
         self.check(statement)  # What could not be handed in has no error to expect.
-        forecast = self._forecast([statement])
+        forecast = self._forecast(staged, statement)
         return explain(forecast.bound(statement), forecast.estimate)
 
     def rows(self, name: str) -> Result:
@@ -162,7 +170,8 @@ class Session:
                 raise OperationalError(
                     f"the release of plan {str(self.path)!r} has been made, so nothing can be "
                     "handed in any more, and nothing was. Execute the statement without HAND IN: "
-                    "it is answered as far as the release covers it"
+                    "it is answered as far as the release covers it. rollback() discards what is "
+                    "staged"
                 )
             path = self._plan.staged_path(self.analyst)
             added = hand_in(path, statements, self._own(), self.limits)
@@ -184,18 +193,25 @@ class Session:
         gone = (taken.name, "withdrawn now", self._place(taken), taken.text)
         return replace(left, rows=(gone, *left.rows))
 
-    def staged(self, states: Mapping[str, str] | None = None) -> Result:
+    def staged(
+        self, states: Mapping[str, str] | None = None, more: Sequence[Statement] = ()
+    ) -> Result:
         """Return what the analyst has handed in: name, state, file and statement.
 
         ``states`` has the state of those that something has just happened to, by name; they are
-        listed first.
+        listed first.  ``more`` is staged and not handed in; it is listed last.
         """
         state = "waits for the release" if self.look() is None else "released"
+        own = self._readable()
         rows = [
             (each.name, (states or {}).get(each.name, state), self._place(each), each.text)
-            for each in self._readable()
+            for each in own
         ]
         rows.sort(key=lambda row: row[1] == state)
+        rows += [
+            (each.name, "staged, not handed in", "", each.text)
+            for each in new_statements(more, own)
+        ]
         return Result(STAGED_COLUMNS, tuple(rows), {})
 
     def _place(self, statement: Statement) -> str:
@@ -212,20 +228,25 @@ class Session:
             raise SqlError(own)
         return asked
 
-    def expected_error(self, query: BoundQuery) -> Mapping[str, tuple[float, ...]]:
+    def expected_error(
+        self, query: BoundQuery, staged: Sequence[Statement]
+    ) -> Mapping[str, tuple[float, ...]]:
         """Return the expected error of a query, by column and group, before the release.
 
-        That is the error if it were handed in, and all that is were released now.
+        That is the error if it and ``staged`` were handed in, and all that is were released now.
         """
-        forecast = self._forecast([query.statement])
+        forecast = self._forecast(staged, query.statement)
         return expected_error(forecast.bound(query.statement), forecast.estimate)
 
-    def certificate(self) -> Certificate:
-        """Return the analyst's part of the certificate: the release's, or what it would be now."""
+    def certificate(self, staged: Sequence[Statement]) -> Certificate:
+        """Return the analyst's part of the certificate: the release's, or what it would be now.
+
+        Now means with ``staged`` handed in.
+        """
         release = self.look()
         if release is not None:
             return release.certificate.only(self.analyst)
-        return certify(self._forecast([]).asked).only(self.analyst)
+        return certify(self._forecast(staged).asked).only(self.analyst)
 
     def pending(self, what: str) -> NotReleasedError:
         """Return the error that says why there are no rows, and what happens next."""
@@ -233,17 +254,6 @@ class Session:
             f"the release of plan {str(self.path)!r} is pending, so there are no rows yet. When "
             "everyone has handed in, the curator runs: sqlmadp release "
             f"{shlex.quote(str(self.path))}\n{what}"
-        )
-
-    def pending_statement(self, statement: Statement) -> NotReleasedError:
-        """Return the error that says why a statement has no rows, and what to type."""
-        if any(statement.key == own.key for own in self._own()):
-            return self.pending("This statement has been handed in.")
-        text = statement.text
-        copied = text if len(text) <= MAX_COPIED and text.isprintable() else "SELECT ..."
-        return self.pending(
-            "This statement is in order, and it is not handed in. EXPLAIN in front of it shows how "
-            f"exact it would be; HAND IN in front of it hands it in:\n    HAND IN {copied}"
         )
 
     def _me(self) -> Analyst:
@@ -270,10 +280,13 @@ class Session:
             raise self.pending("What was handed in is not measured yet.")
         return release
 
-    def _forecast(self, more: Sequence[Statement]) -> _Forecast:
-        """Return what a release would give if ``more`` were handed in too, under any name."""
+    def _forecast(
+        self, staged: Sequence[Statement], asked_about: Statement | None = None
+    ) -> _Forecast:
+        """Return what a release would give if these were handed in too, the last under any name."""
         self.look()
-        added = new_statements([replace(each, name=UNNAMED) for each in more], self._own())
+        last = [] if asked_about is None else [replace(asked_about, name=UNNAMED)]
+        added = new_statements([*staged, *last], self._own())
         key = tuple(statement.text for statement in added)
         if key not in self._forecasts:
             asked = self._sound({self.analyst: added})

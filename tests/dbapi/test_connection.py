@@ -26,24 +26,142 @@ def handed_in(path, analyst="alice"):
     return file.read_text() if file.exists() else ""
 
 
-# Before the release: a SELECT is checked, and HAND IN hands it in, whatever a tool commits.
+def end(connection, how):
+    """Commit, roll back, close, or leave the with block."""
+    getattr(connection, how)(*[None] * 3 if how == "__exit__" else [])
 
 
-@pytest.mark.parametrize("end", ["commit", "rollback", "close", "__exit__"])
-def test_a_select_is_never_handed_in_whatever_comes_after_it(pending, end):
+def said(connection_or_cursor):
+    """The last message."""
+    kind, message = connection_or_cursor.messages[-1]
+    assert kind is sqlmadp.Warning
+    return str(message)
+
+
+# Before the release: a SELECT is staged, and a word of the person hands it in.
+
+
+def test_a_select_is_staged_and_commit_hands_it_in(staging, pending):
+    cursor = staging.execute(OLD)
+    assert "connection.commit() hands it in, or write HAND IN before it" in said(cursor)
+    staging.execute(YOUNG)
+    assert handed_in(pending) == ""
+    staging.commit()
+    assert staging.queries["staged_1"] == OLD
+    assert staging.queries["staged_2"] == YOUNG
+    assert said(staging).startswith("2 staged statements were handed in:")
+    assert "has been handed in" in said(cursor.execute(OLD))
+    staging.commit()
+    assert handed_in(pending).count("-- name:") == 2
+    assert staging.messages == []
+    release = Plan.open(pending).release()
+    assert set(release.results()["alice"]) == {"by_sex", "by_age", "staged_1", "staged_2"}
+
+
+@pytest.mark.parametrize("how", ["rollback", "close", "__exit__"])
+def test_what_is_staged_is_discarded_without_a_commit_and_a_message_says_so(pending, how):
     connection = sqlmadp.connect(pending, analyst="alice")
     connection.execute(OLD)
-    getattr(connection, end)(*[None] * 3 if end == "__exit__" else [])
+    end(connection, how)
+    assert said(connection) == f"1 staged statement was discarded, and not handed in:\n    {OLD}"
+    if how == "rollback":
+        connection.commit()
     assert handed_in(pending) == ""
 
 
-@pytest.mark.parametrize("end", ["commit", "rollback", "close", "__exit__"])
-def test_hand_in_takes_effect_at_once_whatever_comes_after_it(pending, end):
+def test_after_a_rollback_the_cursor_says_that_its_statement_is_no_longer_staged(staging):
+    cursor = staging.execute(OLD)
+    staging.rollback()
+    with pytest.raises(NotReleasedError, match="no longer staged"):
+        cursor.fetchall()
+
+
+def test_closing_without_anything_staged_has_nothing_to_say(pending):
+    connection = sqlmadp.connect(pending, analyst="alice")
+    connection.close()
+    assert connection.messages == []
+
+
+def test_a_commit_hands_in_all_or_nothing(staging, pending):
+    staging.execute(OLD)
+    staging.execute(f"-- name: young\n{YOUNG}")
+    with sqlmadp.connect(pending, analyst="alice") as other:
+        other.execute(f"HAND IN AS young {YOUNG} AND smoker")
+    with pytest.raises(ProgrammingError, match="name 'young'"):
+        staging.commit()
+    assert OLD not in handed_in(pending)
+    staging.rollback()
+    staging.execute(OLD)
+    staging.commit()
+    assert OLD in handed_in(pending)
+
+
+def test_a_statement_that_is_refused_is_not_staged(staging, pending):
+    with pytest.raises(ProgrammingError):
+        staging.execute("SELECT MAX(age) FROM visits")
+    with pytest.raises(ProgrammingError):
+        staging.cursor().executemany(f"{OLD} AND sex = ?", [("f",), (object(),)])
+    staging.commit()
+    assert handed_in(pending) == ""
+
+
+def test_executemany_stages_all(staging, pending):
+    staging.cursor().executemany("SELECT COUNT(*) FROM visits WHERE age > ?", [(1,), (2,)])
+    staging.commit()
+    assert handed_in(pending).count("-- name:") == 2
+
+
+def test_what_is_staged_is_listed_apart_from_what_was_handed_in(staging):
+    staging.execute(f"HAND IN AS young {YOUNG}")
+    staging.execute(OLD)
+    assert [row[:3] for row in staging.staged()] == [
+        ("by_sex", "waits for the release", "alice.sql"),
+        ("by_age", "waits for the release", "alice.sql"),
+        ("young", "waits for the release", "plan.staged/alice.sql"),
+        ("staged_1", "staged, not handed in", ""),
+    ]
+    staging.commit()
+    assert [row[1] for row in staging.staged()] == ["waits for the release"] * 4
+
+
+def test_what_is_staged_is_the_connections_own(staging, pending):
+    staging.execute(OLD)
+    with sqlmadp.connect(pending, analyst="alice") as other:
+        assert OLD not in [row[3] for row in other.staged()]
+        other.commit()
+    assert handed_in(pending) == ""
+
+
+def test_nothing_staged_is_handed_in_after_the_release(staging, pending, plans):
+    cursor = staging.execute(OLD)
+    Plan.open(pending).release()
+    with pytest.raises(OperationalError, match=r"rollback\(\) discards what is staged"):
+        staging.commit()
+    assert handed_in(pending) == ""
+    staging.rollback()
+    staging.commit()
+    assert cursor.fetchall() == plans.table().execute(OLD).fetchall()
+
+
+@pytest.mark.parametrize("how", ["commit", "rollback", "close", "__exit__"])
+def test_a_tool_that_commits_by_itself_hands_nothing_in(pending, how):
+    connection = sqlmadp.connect(pending, analyst="alice", stage=False)
+    cursor = connection.execute(OLD)
+    assert f"HAND IN {OLD}" in said(cursor)
+    assert "commit()" not in said(cursor)
+    assert OLD not in [row[3] for row in connection.staged()]
+    end(connection, how)
+    assert connection.messages == []
+    assert handed_in(pending) == ""
+
+
+@pytest.mark.parametrize("how", ["commit", "rollback", "close", "__exit__"])
+def test_hand_in_takes_effect_at_once_whatever_comes_after_it(pending, how):
     connection = sqlmadp.connect(pending, analyst="alice")
     connection.execute(f"HAND IN {OLD}")
     assert OLD in handed_in(pending)
     assert connection.queries["staged_1"] == OLD
-    getattr(connection, end)(*[None] * 3 if end == "__exit__" else [])
+    end(connection, how)
     assert OLD in handed_in(pending)
 
 
@@ -97,6 +215,7 @@ def test_a_slip_in_what_is_handed_in_is_noted(staging):
 def test_explain_shows_expected_errors_and_hands_nothing_in(staging, pending):
     (row,) = staging.execute(f"EXPLAIN {OLD}").fetchall()
     assert row[0] == "old"
+    staging.execute("SELECT * FROM visits WHERE 1=0")  # A probe is no part of any workload.
     staging.commit()
     assert handed_in(pending) == ""
 
@@ -195,6 +314,26 @@ def test_the_expected_error_before_the_release_is_the_one_after_it(plans):
         assert len(cursor.fetchall()) == 1
 
 
+def test_expected_errors_and_certificates_are_those_with_what_is_staged(plans):
+    path = plans.write({"alice": BY_SEX, "bob": "SELECT COUNT(*) FROM visits WHERE smoker"})
+    by_age = "SELECT age, COUNT(*) AS n FROM visits GROUP BY age"
+    with sqlmadp.connect(path, analyst="alice") as connection:
+        without = connection.execute(f"EXPLAIN {OLD}").fetchall()
+        alone = connection.certificate.analysts["alice"].now
+        cursor = connection.execute(BY_SEX)
+        before = cursor.expected_error
+        connection.execute(by_age)
+        staged = cursor.expected_error, connection.execute(f"EXPLAIN {OLD}").fetchall()
+        certified = connection.certificate.analysts["alice"].now
+        assert (before, without) != staged
+        assert staged[0] != before
+        assert staged[1] != without
+        assert certified != alone
+        connection.commit()
+        assert (cursor.expected_error, connection.execute(f"EXPLAIN {OLD}").fetchall()) == staged
+        assert connection.certificate.analysts["alice"].now == certified
+
+
 def test_more_analysts_with_the_same_question_lower_the_expected_error(plans):
     path = plans.write({"alice": BY_SEX, "bob": "SELECT COUNT(*) FROM visits WHERE smoker"})
     with (
@@ -213,9 +352,9 @@ def test_fetching_before_the_release_says_what_happens_next(staging, pending, fe
     with pytest.raises(OperationalError) as refused:
         getattr(cursor, fetch)()
     assert isinstance(refused.value, NotReleasedError)
-    for part in ("pending", "it is not handed in", f"HAND IN {OLD}", f"sqlmadp release {pending}"):
+    for part in ("pending", "is staged", "connection.commit()", f"sqlmadp release {pending}"):
         assert part in str(refused.value)
-    staging.hand_in(OLD)
+    staging.commit()
     with pytest.raises(NotReleasedError, match="has been handed in"):
         getattr(cursor, fetch)()
 
@@ -253,8 +392,10 @@ def test_a_statement_of_the_own_files_is_not_handed_in_again(staging, pending):
 def test_a_name_that_is_taken_is_refused(staging, pending, name):
     with pytest.raises(ProgrammingError, match="another statement with the name"):
         staging.execute(f"HAND IN AS {name} {OLD}")
+    with pytest.raises(ProgrammingError, match="another statement with the name"):
+        staging.execute(f"-- name: {name}\n{OLD}")
     assert handed_in(pending) == ""
-    assert staging.execute(f"-- name: {name}\n{OLD}").expected_error["old"][0] > 0
+    assert staging.execute(f"EXPLAIN\n-- name: {name}\n{OLD}").rowcount == 1
 
 
 def test_two_connections_of_one_analyst_do_not_write_over_each_other(pending):
