@@ -6,15 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from small_tables import SIZES, histogram, total
+from small_collectives import random_collective
 
-from sqlmadp.certificate import _measured
+from sqlmadp.certificate import _as_measured
 from sqlmadp.cli import main
-from sqlmadp.mechanism import fairness
-from sqlmadp.mechanism.fairness import outcome
-from sqlmadp.mechanism.identity import Identity
-from sqlmadp.mechanism.waterfilling import Waterfilling
-from sqlmadp.workload.workload import Workload
+from sqlmadp.core.mechanism import mechanism
+from sqlmadp.core.mechanism.fairness import outcome
 
 QUESTIONS = {
     "alice": "SELECT age, COUNT(*) AS n FROM visits GROUP BY age",
@@ -57,15 +54,20 @@ def test_under_ratchet_a_plan_lists_each_join(plans):
     assert joins[1]["errors"]["alice"] <= joins[0]["errors"]["alice"]
 
 
-def test_what_was_measured_is_compared_with_everyone_left_out_at_once_as_if_one_by_one(monkeypatch):
-    asking = [Workload.of([histogram("a", "b")]), Workload.of([histogram("a")])]
-    asking.append(Workload.of([total()]))
-    shares = [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)]
-    # Another machine may have selected another strategy.
-    other = Identity(columns=tuple(SIZES.items())).select(asking, shares)
-    mechanism = _measured(Waterfilling(), other)
-    at_once = outcome(mechanism, asking, shares, Fraction(1))
-    monkeypatch.setattr(fairness, "left_out_at_once", lambda *_: None)
-    one_by_one = outcome(mechanism, asking, shares, Fraction(1))
-    np.testing.assert_allclose(at_once.interference, one_by_one.interference, rtol=1e-9)
-    assert at_once.errors == one_by_one.errors
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["waterfilling", "pareto"])
+def test_of_what_another_machine_measured_interference_is_that_of_its_errors(seed, name):
+    given = outcome(mechanism(name), random_collective(seed), Fraction(1))
+    other = mechanism("identity").select(given.collective)
+    found = _as_measured(given, other.blocks, other.total, other.reads)
+    np.testing.assert_allclose(found.strategy.errors, other.errors, rtol=1e-9)
+    np.testing.assert_allclose(found.errors, given.unit * other.errors, rtol=1e-9)
+    count = len(given.collective)
+    for i in range(count if count > 1 else 0):
+        left = given.mechanism.select(given.collective.without(i)).errors
+        others = [j for j in range(count) if j != i]
+        np.testing.assert_allclose(
+            found.interference[i, others], other.errors[others] / left, rtol=1e-9
+        )
+    same = _as_measured(given, given.strategy.blocks, given.strategy.total, given.strategy.reads)
+    assert same is given
