@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from sqlmadp.mechanism.fairness import Outcome
 
 from sqlmadp import compare, connect, errors, plan
 from sqlmadp.answer.result import Result
 from sqlmadp.certificate import Certificate, Standing
 from sqlmadp.cli import main as program
+from sqlmadp.core.mechanism import MECHANISMS
 from sqlmadp.dbapi.connection import Connection
 from sqlmadp.dbapi.cursor import Cursor
-from sqlmadp.core.mechanism import MECHANISMS
-from sqlmadp.mechanism.fairness import Outcome
 from sqlmadp.plan import Plan
 from sqlmadp.release import Release
 from sqlmadp.schema import declaration

@@ -49,7 +49,7 @@ ALLOWED = {
     "sqlite3": {"private/"},
     "sqlglot": {"sql/", "private/"},
     "threadpoolctl": {"core/", "accuracy.py", "certificate.py", "experiment/"},
-    "click": {"cli/", "experiment/command.py"},
+    "click": {"cli/"},
     "rich": {"grid.py", "display.py", "progress.py", "audit/show.py"},
     "random": set(),
     "secrets": set(),

@@ -16,6 +16,7 @@ import click
 
 from sqlmadp.bug_report import unforeseen
 from sqlmadp.cli.auditing import audit
+from sqlmadp.cli.experimenting import INTERRUPTED, experiment
 from sqlmadp.cli.interrupts import remember
 from sqlmadp.cli.ledgers import ledger
 from sqlmadp.cli.planning import check, plan
@@ -25,7 +26,6 @@ from sqlmadp.cli.schemas import schema
 from sqlmadp.cli.staged import staged
 from sqlmadp.cli.starting import init
 from sqlmadp.errors import Error
-from sqlmadp.experiment.command import INTERRUPTED, experiment
 
 DEBUG = "sqlmadp.debug"
 AGAIN = "if a release was recorded, running it again returns the same answers and spends nothing"
