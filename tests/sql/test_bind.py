@@ -232,3 +232,16 @@ def test_width_bucket_cuts_a_real_column():
     sql = "SELECT width_bucket(income, 0, 100, 4) AS b, COUNT(*) FROM people GROUP BY b"
     (statement,) = split(sql, file="a.sql")
     assert cuts([statement], DOMAIN)["income"] == {25.0, 50.0, 75.0, 100.0}
+
+
+@pytest.mark.parametrize(("values", "merged"), [(64, 1), (4096, 1), (4097, 5), (100_000, 98)])
+def test_quantiles_are_exact_up_to_4096_values_and_merged_beyond_with_a_note(values, merged):
+    column = Column(name="v", type="integer", minimum=0, maximum=values - 1, complete=True)
+    query = bound("SELECT MEDIAN(v) FROM t", Evaluator(Domain(table="t", columns=(column,))))
+    (piece,) = query.blocks[0].pieces
+    assert piece.merged == merged
+    assert [note.code for note in query.notes] == ["quantile-resolution"] * (merged > 1)
+    assert bool(piece.coarser) == (values > 64)
+    for rows in (*piece.rows, *piece.coarser):
+        cells = rows.matrix @ rows.parts[0].functions
+        assert (np.asarray(cells.sum(axis=0)) == 1).all()

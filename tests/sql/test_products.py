@@ -53,6 +53,7 @@ def by_duckdb(node, names, evaluator):
 
 
 PRODUCTS = [
+    ("CASE WHEN shop = 'a' THEN 1 ELSE 0 END * price", 1),
     ("price * quantity", 1),
     ("price * quantity - 2 * month", 2),
     ("(price + 1) * (quantity - month)", 4),
@@ -64,7 +65,6 @@ PRODUCTS = [
     ("CASE WHEN shop = 'a' THEN price - month ELSE NULL END", 2),
 ]
 WITH_ELSE_0 = [
-    ("CASE WHEN shop = 'a' THEN 1 ELSE 0 END * price", 1),
     ("CASE WHEN shop = 'a' THEN price * quantity ELSE 0 END", 1),
     ("CASE WHEN quantity > 1 THEN price ELSE 0 END", 1),
 ]
