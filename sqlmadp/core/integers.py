@@ -65,9 +65,14 @@ def rounded(
     whole = [
         max(int(share // grain), 1) * grain for share, grain in zip(shares, grains, strict=True)
     ]
-    heaviest = int(np.argmax(shares))
-    if (missing := sum(whole) - total) > 0:
-        whole[heaviest] -= -(-missing // grains[heaviest]) * grains[heaviest]
+    # Blocks too light for one grain have one at the expense of the heaviest, which keep one too.
+    for heaviest in np.argsort(-shares, kind="stable").tolist():
+        if (missing := sum(whole) - total) <= 0:
+            break
+        spare = whole[heaviest] // grains[heaviest] - 1
+        whole[heaviest] -= min(-(-missing // grains[heaviest]), spare) * grains[heaviest]
+    if sum(whole) > total:
+        raise ValueError(f"{len(blocks)} blocks cannot have a grain each of a total of {total}")
     # What is left is a multiple of the finest grain, as the total and all weights are.
     finest = [number for number, grain in enumerate(grains) if grain == min(grains)]
     whole[max(finest, key=shares.__getitem__)] += total - sum(whole)
