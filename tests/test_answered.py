@@ -201,7 +201,7 @@ class TestAnswerFirst:
         path = plans.write({"alice": TOTAL, "bob": "SELECT sex, AVG(age) FROM visits GROUP BY sex"})
         (plans.folder / "visits.parquet").rename(plans.folder / "away.parquet")
         asked = Asked.bind(Plan.open(path))
-        ready = prepare(asked, lambda _: None, None)
+        ready = prepare(asked, lambda _: None)
         assert len(ready.trial.results()["bob"]["q1"]) == 3
         assert list((tmp_path / "trial").iterdir()) == []
 
