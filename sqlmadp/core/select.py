@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.core.integers import Strategy, certified, opened, rounded, split_by_scope
+from sqlmadp.core.integers import TOTAL, Strategy, certified, opened, rounded, split_by_scope
 from sqlmadp.core.kronecker import as_products, select_products
 from sqlmadp.core.layout import (
     MANY_SCOPES,
@@ -107,6 +107,8 @@ def select(
 ) -> Strategy:
     """Return the best strategy for one workload, each part's error within its cap if possible."""
     ordered = sorted(workload, key=lambda rows: (rows.scope, rows.fingerprint))
+    if not ordered:  # Whatever is asked is 0 on every table: something is measured all the same.
+        return Strategy((Rows((), (), TOTAL),), TOTAL, 0.0)
     whole = tuple(as_asked(ordered))
     asked = Asked(whole, tuple(tuple(part) for part in parts), tuple(caps))
     best: Strategy | None = None
