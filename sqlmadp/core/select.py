@@ -108,6 +108,8 @@ def select(
 ) -> Strategy:
     """Return the best strategy for one workload, each part's error within its cap if possible."""
     ordered = sorted(workload, key=lambda rows: (rows.scope, rows.fingerprint))
+    if not ordered:  # Whatever is asked is 0 on every table: something is measured all the same.
+        return Strategy((Rows((), (), TOTAL),), TOTAL, 0.0)
     whole = tuple(as_asked(ordered))
     if not whole:  # Every answer is known, such as a count over a value that no schema declares.
         return Strategy((Rows((), (), TOTAL),), TOTAL, 0.0)
