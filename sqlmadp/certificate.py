@@ -246,7 +246,8 @@ class Certificate:
         return self._table().html()
 
     def _table(self) -> TextTable:
-        titles = ("share", "alone", "now", "now / alone", "largest interference")
+        interference = ("largest interference", "within the agreement")
+        titles = ("share", "alone", "now", "now / alone", *interference)
         headers = [("analyst", False), *((title, True) for title in titles)]
         rows = [
             [
@@ -256,6 +257,7 @@ class Certificate:
                 number(standing.now),
                 f"{standing.ratio:.3f}",
                 f"{max(standing.interference.values(), default=1.0):.3f}",
+                f"{max(standing.within_agreement.values(), default=1.0):.3f}",
             ]
             for name, standing in self.analysts.items()
         ]
@@ -312,6 +314,8 @@ def _certificate(
     compared: Bounds,
     name: str,
 ) -> Certificate:
+    if compared.utilitarian is not None:  # What is certified was found, too.
+        compared = replace(compared, utilitarian=min(compared.utilitarian, total))
     return Certificate(
         name,
         asked.plan.epsilon,

@@ -55,7 +55,7 @@ def test_a_release_of_products_answers_what_was_asked(plans, large, mechanism):
     own = {"ann": statements(1), "bob": statements(2)}
     path = plans.write(own, epsilon=EXACT, budget=EXACT, mechanism=mechanism)
     plan = Plan.open(path)
-    release(plan, None)
+    release(plan)
     again = released(plan)
     assert has_products(again.measurement)
     assert_exact(plans, own, again.results())
@@ -65,7 +65,7 @@ def test_a_release_of_products_answers_what_was_asked(plans, large, mechanism):
 def test_large_scopes_are_answered_whatever_the_mechanism_measures(plans, large, mechanism):
     own = {"ann": statements(1), "bob": statements(2)}
     plan = Plan.open(plans.write(own, epsilon=EXACT, budget=EXACT, mechanism=mechanism))
-    release(plan, None)
+    release(plan)
     assert_exact(plans, own, released(plan).results())
 
 
@@ -81,12 +81,12 @@ def test_a_late_analyst_is_answered_from_the_products_of_both_releases(plans, la
     each = f'epsilon = "{EXACT}"\n'
     first = first.replace('queries = "ann.sql"\n', f'queries = "ann.sql"\n{each}')
     plans.path.write_text(first.replace('queries = "bob.sql"\n', f'queries = "bob.sql"\n{each}'))
-    release(Plan.open(plans.path), None)
+    release(Plan.open(plans.path))
     own["cat"] = statements(3)
     (plans.folder / "cat.sql").write_text(own["cat"])
     with plans.path.open("a") as file:
         file.write(f'[analysts.cat]\nqueries = "cat.sql"\n{each}')
-    late = release(Plan.open(plans.path), None)
+    late = release(Plan.open(plans.path))
     assert_exact(plans, own, late.results())
     assert_exact(plans, own, released(Plan.open(plans.path)).results())
 
@@ -96,7 +96,7 @@ def test_products_answer_further_questions_and_are_shown_in_a_report(plans, larg
     path = plans.write(own, epsilon=EXACT, budget=EXACT)
     before = CliRunner().invoke(main, ["report", str(path), "--out", str(tmp_path / "before.html")])
     assert before.exit_code == 0, before.output
-    release(Plan.open(path), None)
+    release(Plan.open(path))
     further = "SELECT COUNT(*) AS n FROM visits WHERE age > 3 AND day <= DATE '2024-02-28'"
     [exact] = plans.table().execute(further).fetchone()
     with sqlmadp.connect(path, analyst="bob") as connection:
@@ -114,6 +114,6 @@ def test_post_processed_products_are_exact(plans, large, option):
     own = {"ann": statements(1), "bob": statements(2)}
     path = plans.write(own, epsilon=EXACT, budget=EXACT)
     path.write_text(f"{option} = true\n{path.read_text()}")
-    release(Plan.open(path), None)
+    release(Plan.open(path))
     assert_exact(plans, own, released(Plan.open(path)).results())
     assert has_products(released(Plan.open(path)).measurement)

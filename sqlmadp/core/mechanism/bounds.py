@@ -40,7 +40,7 @@ class Bounds:
     """Totals to compare a mechanism's total error with."""
 
     utilitarian: float | None
-    """The total error of the strategy selected for all queries together; None if there is none."""
+    """The least total error that was found without any promise; None if none was."""
     lowest: float | None
     """No mechanism has less total error; None if there are too many coordinates to tell."""
 
@@ -58,8 +58,11 @@ def bounds(collective: Collective, epsilon: Fraction) -> Bounds:
     # `together` weighs errors in units of the least importance, and its budget is 1.
     least = float(everyone.importance.min()) / float(everyone.whole) ** 2
     scale = least * unit(everyone, epsilon)
+    utilitarian: float | None
     try:
-        utilitarian = scale * everyone.select(everyone.together).error
+        # What is searched for all queries together can miss what everyone's own strategies have.
+        poured = unit(everyone, epsilon) * float(everyone.importance @ everyone.poured.errors)
+        utilitarian = min(poured, scale * everyone.select(everyone.together).error)
     except NotCoveredError:
         utilitarian = None
     root = _sum_of_singular_values(as_asked(everyone.together))
