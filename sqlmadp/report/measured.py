@@ -63,7 +63,9 @@ def measured(
             numbers, part = found.get(key, (0, 0.0))
             found[key] = numbers + rows.count, part + each / sum(weights) * float(epsilon) / whole
     scopes = {
-        analyst.name: [Columns(declared(rows.scope)) for query in queries for rows in query.aggregates]
+        analyst.name: [
+            Columns(declared(rows.scope)) for query in queries for rows in query.aggregates
+        ]
         for analyst, queries in zip(asked.plan.analysts, asked.queries, strict=True)
         if reader in (None, analyst.name)
     }

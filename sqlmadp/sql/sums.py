@@ -136,7 +136,7 @@ def _cell_rows(
 
 
 def _merged(table: Factor, kept: Collection[str]) -> Factor:
-    """Return a table of several columns as one of a joint column, if that has far fewer vertices."""
+    """Return a table of several columns as one of a joint column if far fewer vertices are left."""
     sizes = [len(part.pieces) for part in table.partitions]
     if len(sizes) < 2 or math.prod(sizes) > JOINT_VALUES or not set(kept).isdisjoint(table.columns):
         return table

@@ -23,8 +23,8 @@ from sqlmadp.table.partition import Integers, Partition
 from sqlmadp.table.rows import Rows, Scope, column_labels, row_major_strides, unfolded
 
 BETWEEN, SIZED = "\x1f", "\x1e"
-"""Between the declared columns of a joint one, and before the number of values of each.  No declared
-name has control characters."""
+"""Between the declared columns of a joint one, and before the number of values of each.  No name of
+a declared column has control characters."""
 
 
 def joint_name(columns: Sequence[str], sizes: Sequence[int]) -> str:
@@ -122,7 +122,7 @@ def _sizes(column: str) -> list[int]:
 
 
 def _along(part: Partition, sizes: Sequence[int]) -> list[Partition]:
-    """Return, by declared column, the coarsest partition over which the joint vertices are known."""
+    """Return, by declared column, the coarsest partition that the joint vertices depend on."""
     table = part.pieces.reshape(tuple(sizes))
     found = []
     for axis, size in enumerate(sizes):
