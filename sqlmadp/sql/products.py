@@ -49,11 +49,13 @@ class Terms:
     terms: tuple[Term, ...]
     present: dict[str, Vector]
     """By column: 1 where the parts of that column are not NULL, 0 elsewhere."""
+    elsewhere: bool = False
+    """Whether ELSE 0 may make it 0 where such a part is NULL."""
 
     @property
     def presence(self) -> Term:
-        """What COUNT of the expression adds up."""
-        return Term(1.0, self.present)
+        """What COUNT of the expression adds up; with ELSE 0, about: it is taken to be never NULL."""
+        return Term(1.0, {} if self.elsewhere else self.present)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -82,7 +84,7 @@ class Terms:
             return found
 
         values = sum((product(term) for term in self.terms), np.zeros(shape))
-        return np.where(product(self.presence) > 0, values, np.nan)
+        return np.where(product(Term(1.0, self.present)) > 0, values, np.nan)
 
 
 _Product = tuple[float, tuple[Node, ...]]
@@ -117,7 +119,8 @@ def terms_of(node: Node, values: Callable[[Node], Vector]) -> Terms | None:
             (name,) = column_names(part)
             functions[name] = functions[name] * np.nan_to_num(vector(part), nan=0.0)
         made.append(Term(coefficient, functions))
-    return Terms(tuple(made), present)
+    marks = [part for _, parts in found for part in parts if part.meta.get(ELSE_0)]
+    return Terms(tuple(made), present, elsewhere=bool(marks))
 
 
 def _products(node: Node) -> list[_Product] | None:

@@ -48,6 +48,10 @@ FEW_VALUES = (2, 8)
 of the two bounds leaves fewer vertices is taken."""
 
 
+CURVED_VALUES = 1024
+"""Let steps be any function of a column of at most this many values.  Those of a wide column are
+written into a statement as a few straight runs: its squares lie on a parabola, not on a ramp."""
+
 MIN_STRETCH, MAX_BENDS = 32, 16
 """Cut a column of at least this many values where its functions bend, at no more than 16 places."""
 
@@ -365,6 +369,8 @@ def _line(rows: Floats) -> Line | None:
         for lead in leads:
             rise = _whole_steps(lead)
             if rise is None or _few_distinct(rise, degree + 1) <= degree + 1:
+                continue
+            if len(rise) > CURVED_VALUES and np.count_nonzero(np.diff(rise, 2)) > MAX_BENDS:
                 continue
             # The polynomial through as few values as determine it must go through all of them.
             t = rise / rise.max()
