@@ -280,6 +280,9 @@ def common(parts: Sequence[Partition]) -> Partition:
 
 
 def _common(distinct: Sequence[Partition]) -> Partition:
+    finest = max(distinct, key=lambda part: part.size)
+    if all(finest.refines(part) for part in distinct if part is not finest):
+        return finest
     labels = distinct[0].pieces
     for part in distinct[1:]:
         labels = _renumbered(labels * (int(part.pieces.max(initial=0)) + 1) + part.pieces)
@@ -420,8 +423,8 @@ def _line(rows: Floats) -> Line | None:
         return None
     places = np.arange(rows.shape[1], dtype=np.float64)
     widest = rows[np.argmax(np.ptp(rows, axis=1))]
-    for degree, leads in ((1, [widest]), (2, [places, *rows, *_roots(rows)])):
-        for lead in leads:
+    for degree in (1, 2):
+        for lead in [widest] if degree == 1 else [places, *rows, *_roots(rows)]:
             rise = _whole_steps(lead)
             if rise is None or _few_distinct(rise, degree + 1) <= degree + 1:
                 continue
