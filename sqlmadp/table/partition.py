@@ -94,8 +94,8 @@ class Partition:
         """
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         given = np.zeros(rows.shape[1], dtype=np.int64) if labels is None else labels
-        digest = hashlib.sha256(rows)
-        digest.update(np.ascontiguousarray(given, dtype=np.int64))
+        digest = hashlib.sha256(rows.data)
+        digest.update(np.ascontiguousarray(given, dtype=np.int64).data)
         return _worked_out_once(
             ("functions", digest.digest()), lambda: cls._of_functions(rows, given)
         )
@@ -136,7 +136,7 @@ class Partition:
         """A digest that is equal just for equal partitions."""
         digest = hashlib.sha256(self.unit.to_bytes(16, "big"))
         for part in (self.pieces, self.steps, self.degrees):
-            digest.update(np.ascontiguousarray(part, dtype=np.int64))
+            digest.update(np.ascontiguousarray(part, dtype=np.int64).data)
         return digest.digest()
 
     def __eq__(self, other: object) -> bool:
