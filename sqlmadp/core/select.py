@@ -50,8 +50,8 @@ SEARCHED_VERTICES = 1024
 """Search for rows across the vertices of a block up to this many."""
 
 MEASURED_VERTICES = 6000
-"""Measure a part by its own rows over at most this many vertices, which are factored together (about
-5 s and 600 MB); every vertex alone otherwise."""
+"""Measure a part by its own rows over at most this many vertices, which are factored together
+(about 5 s and 600 MB); every vertex alone otherwise."""
 
 MOVED_LAYOUTS = 2
 """Move the rows of at most this many layouts, the best ones."""
