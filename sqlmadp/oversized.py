@@ -61,8 +61,8 @@ def _large_scopes(asked: Found, limits: Limits) -> Iterator[tuple[str, Statement
                 "scope-too-large",
                 f"all statements over {', '.join(declared(scope))} together tell {vertices:,} "
                 f"combinations of values apart and take {entries:,} numbers over them; at most "
-                f"{most:,} combinations and {limits.plan_cells:,} numbers are supported, and of those "
-                f"statements this one of {name!r} is the finest",
+                f"{most:,} combinations and {limits.plan_cells:,} numbers are supported, and of "
+                f"those statements this one of {name!r} is the finest",
                 hint="Ask for fewer columns at once, or cut their values at the same places as "
                 f"the others. {advice('block_cells')}, plan_cells = ..., memory = ...",
             ),

@@ -59,7 +59,9 @@ class Column:
 
     def missed(self, part: Partition) -> sparse.csr_array | None:
         """Return what the finest vertices miss of a partition's functions; None if nothing."""
-        if part not in self._missed:
+        if part not in self._missed and self.finest.refines(part):
+            self._missed[part] = None
+        elif part not in self._missed:
             left = sparse.csr_array(part.over(self.finest) @ self.finest.functions - part.functions)
             left.data[np.abs(left.data) < NEGLIGIBLE] = 0
             left.eliminate_zeros()
