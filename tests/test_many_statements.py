@@ -96,26 +96,19 @@ def test_a_scope_that_is_too_large_for_everyone_together_is_refused_by_statement
     assert "5,000" in problem.message
 
 
-def test_overlapping_scopes_that_no_strategy_is_for_are_refused_by_statement(plan, monkeypatch):
-    monkeypatch.setattr(oversized, "ALWAYS", 10)
-    for module in (layout, products):
-        monkeypatch.setattr(module, "MOST_COORDINATES", 100)
-    monkeypatch.setattr(layout, "WHOLE_CELLS", 100)
+def test_tangled_scopes_are_refused_by_their_finest_statement(plan, monkeypatch):
+    monkeypatch.setattr(oversized, "MAX_SPACE", 100)
     ranges = "SELECT COUNT(*) FROM people WHERE age < {0} AND height < {0};\n"
     wide = "".join(ranges.format(10 * k) for k in range(1, 10))
-    other = "SELECT age, weight, COUNT(*) FROM people WHERE weight < 30 GROUP BY ALL;"
+    # Cut elsewhere than the ranges, so that both share residual spaces.
+    other = "SELECT age % 37 AS a, weight % 41 AS w, COUNT(*) FROM people GROUP BY ALL;"
     with pytest.raises(SqlError) as caught:
         Asked.bind(plan(ann=wide + other, bob="SELECT COUNT(*) FROM people;"))
     [problem] = caught.value.problems
     assert problem.code == "scopes-too-large"
     assert (problem.file[-7:], problem.line) == ("ann.sql", 10)
-    assert "the statements of 'ann' over age x height and age x weight" in problem.message
-    assert "coordinates together; at most" in problem.message
-    # Whoever asks for one of them at a time can be served, unless all are selected for at once.
-    apart = plan(ann=wide, bob=other)
-    Asked.bind(apart)
-    with pytest.raises(SqlError, match="all analysts"):
-        Asked.bind(replace(apart, mechanism="utilitarian"))
+    assert "this one of 'ann', over age, weight, is the finest" in problem.message
+    Asked.bind(plan(ann=wide, bob="SELECT COUNT(*) FROM people;"))
 
 
 def test_a_scope_that_memory_is_too_small_for_is_refused_by_statement(plan):
@@ -149,20 +142,3 @@ def test_nobody_among_many_analysts_is_worse_off_for_the_others(plan):
     assert len({workload.fingerprint for workload in found.workloads}) < 20
     assert given.sharing_ratio <= 1 + 1e-9
     assert given.worst_interference <= 1 + 1e-9
-
-
-def test_statements_that_take_too_much_memory_to_select_for_are_refused_by_statement(plan):
-    ranges = "SELECT COUNT(*) FROM people WHERE age * 7 % 100 < {0} AND height * {0} % 10 < 3;\n"
-    many = "".join(ranges.format(k) for k in range(3, 40))
-    fine = "SELECT age, weight, COUNT(*) FROM people WHERE weight < 30 GROUP BY ALL;"
-    Asked.bind(plan(ann=many, bob=fine))
-    with pytest.raises(SqlError) as caught:
-        Asked.bind(plan("[limits]\nmemory = 200\n", ann=many, bob=fine))
-    [problem] = caught.value.problems
-    assert problem.code == "scope-too-large"
-    assert problem.file.endswith("bob.sql")
-    assert "groups of cells apart" in problem.message
-    assert "megabytes; 200 are allowed" in problem.message
-    # Who asks for every cell and little else takes hardly any.
-    alike = "SELECT age, weight, COUNT(*) FROM people GROUP BY ALL; SELECT COUNT(*) FROM people;"
-    Asked.bind(plan("[limits]\nmemory = 200\n", ann=alike))
