@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from sqlmadp.mechanism.fairness import Outcome
 
 from sqlmadp import compare, connect, errors, plan
 from sqlmadp.answer.result import Result
@@ -21,7 +20,6 @@ from sqlmadp.certificate import Certificate, Standing
 from sqlmadp.cli import main as program
 from sqlmadp.core.mechanism import MECHANISMS
 from sqlmadp.core.mechanism.fairness import Outcome
-from sqlmadp.core.mechanism import MECHANISMS
 from sqlmadp.dbapi.connection import Connection
 from sqlmadp.dbapi.cursor import Cursor
 from sqlmadp.plan import Plan
