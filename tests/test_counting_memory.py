@@ -20,10 +20,7 @@ DOMAIN = Domain(
         Column(name=n, type="integer", minimum=0, maximum=9, complete=True) for n in NAMES
     ),
 )
-PAIRS = [
-    Rows(pair, (Partition.finest(10),) * 2, 1)
-    for pair in itertools.combinations(NAMES, 2)
-]
+PAIRS = [Rows(pair, (Partition.finest(10),) * 2, 1) for pair in itertools.combinations(NAMES, 2)]
 
 
 def read_by_all(blocks):

@@ -4,12 +4,12 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from sqlmadp.strategy import select as selecting
 
 import sqlmadp
 from sqlmadp.cli import main
 from sqlmadp.plan import Plan
 from sqlmadp.release import release, released
-from sqlmadp.strategy import select as selecting
 from sqlmadp.table.products import Products
 
 EXACT = "1000000000"

@@ -55,9 +55,7 @@ def selected(query: BoundQuery, domain: Domain) -> str:
         for place, block in enumerate(query.aggregates):
             cells = []
             for cell in block.matrix[[row]].indices:
-                groups = (
-                    np.unravel_index(cell, block.shape) if block.scope else ()
-                )
+                groups = np.unravel_index(cell, block.shape) if block.scope else ()
                 cells.append(
                     " ".join(
                         f"{name}={values(domain.column(name), partition.pieces == group)}"
