@@ -54,7 +54,7 @@ class Terms:
 
     @property
     def presence(self) -> Term:
-        """What COUNT of the expression adds up; with ELSE 0, about: it is taken to be never NULL."""
+        """What COUNT of the expression adds up; one with ELSE 0 is taken to be never NULL."""
         return Term(1.0, {} if self.elsewhere else self.present)
 
     @property

@@ -23,6 +23,7 @@ from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.bind import BoundQuery, bind, bind_all, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
+from sqlmadp.table.joint import realised
 from sqlmadp.table.rows import Rows
 
 records = st.tuples(
@@ -98,6 +99,7 @@ class Exact:
         self._rows, self._domain = rows, domain
 
     def answers(self, rows: Rows) -> np.ndarray:
+        rows = realised(rows)
         return rows.matrix @ data_vector(self._rows, rows, self._domain)
 
 

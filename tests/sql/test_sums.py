@@ -13,6 +13,7 @@ from sqlmadp.sql.groups import OUT, form_groups, tied
 from sqlmadp.sql.limits import DEFAULT
 from sqlmadp.sql.products import Term
 from sqlmadp.sql.sums import COUNT, Values, histogram_rows, sum_rows, value_rows
+from sqlmadp.table.joint import realised
 from sqlmadp.table.partition import Partition
 
 SIZES = {"a": 7, "b": 5, "c": 6}
@@ -26,6 +27,7 @@ def over_cells(scope, lifts, matrix):
 
 
 def of_rows(rows):
+    rows = realised(rows)
     lifts = {n: p.functions.toarray() for n, p in zip(rows.scope, rows.parts, strict=True)}
     return over_cells(rows.scope, lifts, rows.matrix)
 
