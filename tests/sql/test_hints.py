@@ -224,7 +224,7 @@ def run(command):
 
 def test_what_to_type_before_the_release_can_be_typed(awkward):
     sql = f'SELECT "Home District", COUNT(*) AS n FROM {T} GROUP BY 1'
-    with sqlmadp.connect(awkward, analyst=ANALYST) as connection:
+    with sqlmadp.connect(awkward, analyst=ANALYST, stage=False) as connection:
         with pytest.raises(NotReleasedError) as pending:
             connection.execute(sql).fetchall()
         typed = re.findall(r"^    (HAND IN .*)$", str(pending.value), re.MULTILINE)
