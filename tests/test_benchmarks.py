@@ -93,7 +93,7 @@ def test_three_analysts_are_told_what_duckdb_counts_up_to_noise(benchmark_of, tm
     three = benchmark_of("three_analysts")
     plan = Plan.open(three.lay_out(tmp_path, 2000))
     exact = three.truth(tmp_path)
-    for name, queries in release(plan, None).results().items():
+    for name, queries in release(plan).results().items():
         assert set(queries) == set(three.KEYS)
         for query, result in queries.items():
             squares = three.squared_errors(list(result.rows), exact[name][query], three.KEYS[query])

@@ -31,6 +31,7 @@ def toy(request):
     @dataclass(frozen=True, kw_only=True)
     class Toy(Mechanism):
         name = "toy"
+        rule = "whatever is in the box is measured"
         promise = "guaranteed: whatever a toy promises"
         ordered = request.param
 
@@ -61,6 +62,7 @@ def test_a_mechanism_that_is_declared_appears_everywhere(plans, toy, tmp_path):
     run("report", path, "--out", page)
     assert "toy" in page.read_text()
     assert "whatever a toy promises" in page.read_text()
+    assert "Under toy, whatever is in the box is measured." in page.read_text()
 
 
 def test_two_orders_are_two_releases_just_where_order_matters(plans, toy):

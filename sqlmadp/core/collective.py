@@ -415,6 +415,8 @@ def lowest_terms(
 
 
 def _divisor(block: Rows) -> int:
+    if isinstance(block, Products):  # The factors stay as they are.
+        return int(np.gcd.reduce(block.heights, axis=None))
     if block.given is None:
         return int(block.weight)
     return int(np.gcd.reduce(np.abs(block.given.data), initial=0))
@@ -423,6 +425,9 @@ def _divisor(block: Rows) -> int:
 def _divided(block: Rows, divisor: int) -> Rows:
     if divisor == 1:
         return block
+    if isinstance(block, Products):
+        heights = block.heights // divisor
+        return Products(block.scope, block.parts, 0, None, block.factors, heights)
     if block.given is None:
         return Rows(block.scope, block.parts, int(block.weight) // divisor)
     matrix = block.given

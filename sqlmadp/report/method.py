@@ -2,32 +2,10 @@
 
 from __future__ import annotations
 
+from sqlmadp.core.mechanism import MECHANISMS
 from sqlmadp.report.content import Content
 from sqlmadp.report.markup import Markup, element, section
 from sqlmadp.report.tables import Cell, Heading, table
-
-RULES = {
-    "waterfilling": (
-        "each analyst's share is spent on the measurements that this analyst would choose alone; "
-        "equal measurements go into one bucket, which is measured once with all shares added up"
-    ),
-    "independent": "each analyst's share is spent for that analyst alone, and nothing is pooled",
-    "identity": "every combination of declared values is counted, whatever was asked",
-    "utilitarian": "the measurements are chosen for the least error of everybody together",
-    "weighted_utilitarian": (
-        "the measurements are chosen for the least error of everybody together, each analyst's "
-        "counted in units of what it would be alone"
-    ),
-    "pareto": (
-        "of all choices that leave nobody worse off than waterfilling (equal measurements pooled) "
-        "would, the one with the least error of everybody together is taken"
-    ),
-    "ratchet": (
-        "the analysts join one after the other, each time with the least error of everybody "
-        "together that leaves nobody worse off than before"
-    ),
-}
-"""What each mechanism does, after 'Under ...'."""
 
 WORDS = (
     ("Share", "an analyst's part of epsilon. Shares add up to 1."),
@@ -43,7 +21,7 @@ WORDS = (
 
 def method(content: Content) -> Markup:
     """Return how the answers come about."""
-    rule = content.mechanism.replace("_", " ")
+    name = content.mechanism.replace("_", " ")
     asked = len(content.statements)
     who = "The analysts" if content.reader is None else content.reader
     verb = "ask" if content.reader is None else "asks"
@@ -53,7 +31,7 @@ def method(content: Content) -> Markup:
             f"{who} {verb} {_count(asked, 'statement')} in SQL. What is measured is not these "
             "statements as they stand, but a set of counts and sums that answers all of them "
             "best. Noise is added once, to these, and every row is worked out from them. "
-            f"Under {rule}, {RULES[content.mechanism]}.",
+            f"Under {name}, {MECHANISMS[content.mechanism].rule}.",
         )
     ]
     if content.measured:

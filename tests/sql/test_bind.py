@@ -1,3 +1,4 @@
+import math
 from datetime import date
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 from sqlmadp.errors import SqlError
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.bind import BoundQuery, bind, bind_all, cuts
+from sqlmadp.sql.blocks import EXACT_VALUES, MANY_BINS
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 
@@ -234,8 +236,9 @@ def test_width_bucket_cuts_a_real_column():
     assert cuts([statement], DOMAIN)["income"] == {25.0, 50.0, 75.0, 100.0}
 
 
-@pytest.mark.parametrize(("values", "merged"), [(64, 1), (4096, 1), (4097, 5), (100_000, 98)])
-def test_quantiles_are_exact_up_to_4096_values_and_merged_beyond_with_a_note(values, merged):
+@pytest.mark.parametrize("values", [64, EXACT_VALUES, EXACT_VALUES + 1, 100_000])
+def test_quantiles_are_exact_up_to_many_values_and_merged_beyond_with_a_note(values):
+    merged = 1 if values <= EXACT_VALUES else math.ceil(values / MANY_BINS)
     column = Column(name="v", type="integer", minimum=0, maximum=values - 1, complete=True)
     query = bound("SELECT MEDIAN(v) FROM t", Evaluator(Domain(table="t", columns=(column,))))
     (piece,) = query.blocks[0].pieces

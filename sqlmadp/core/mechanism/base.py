@@ -3,9 +3,9 @@
 A mechanism sees workloads and shares, never records.  What it selects also says which blocks each
 analyst reconstructs from; that is what lets all mechanisms go through a single measurement.
 
-Each mechanism declares itself: its name, what it promises, whether the order of analysts matters,
-its options (the fields of the class) and what it selects strategies for.  `registered` puts it
-into `MECHANISMS`, and everything else reads them from there.
+Each mechanism declares itself: its name, its rule in words, what it promises, whether the order of
+analysts matters, its options (the fields of the class) and what it selects strategies for.
+`registered` puts it into `MECHANISMS`, and everything else reads them from there.
 
 [PWFM21] Pujol, Wu, Fain, Machanavajjhala, "Budget Sharing for Multi-Analyst Differential
 Privacy", PVLDB 14(10), 2021, doi:10.14778/3467861.3467870.
@@ -51,6 +51,10 @@ class Mechanism(ABC):
 
     name: ClassVar[str]
     """What plans and the command line call it."""
+    rule: ClassVar[str] = (
+        "the measurements are chosen for everybody together, from statements and shares alone"
+    )
+    """How it chooses what to measure, in one sentence that follows 'Under its name,'."""
     promise: ClassVar[str]
     """What it promises whoever takes part, in words."""
     ordered: ClassVar[bool] = False

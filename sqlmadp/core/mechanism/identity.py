@@ -28,6 +28,7 @@ class Identity(Mechanism):
     """
 
     name = "identity"
+    rule = "every combination of declared values is counted, whatever was asked"
     promise = BOTH
 
     def searches(self, collective: Collective) -> list[Workload]:

@@ -22,6 +22,7 @@ class Independent(Mechanism):
     """
 
     name = "independent"
+    rule = "each analyst's share is spent for that analyst alone, and nothing is pooled"
     promise = BOTH
     separate = True
 

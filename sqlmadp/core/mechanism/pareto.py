@@ -59,6 +59,10 @@ class Pareto(Mechanism):
     """
 
     name = "pareto"
+    rule = (
+        "of all choices that leave nobody worse off than waterfilling (equal measurements pooled) "
+        "would, the one with the least error of everybody together is taken"
+    )
     promise = PROMISE
 
     def searches(self, collective: Collective) -> list[Workload]:

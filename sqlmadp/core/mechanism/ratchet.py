@@ -74,6 +74,10 @@ class Ratchet(Mechanism):
     """Least total error at every join that leaves nobody already in worse off."""
 
     name = "ratchet"
+    rule = (
+        "the analysts join one after the other, each time with the least error of everybody "
+        "together that leaves nobody worse off than before"
+    )
     promise = (
         "guaranteed: sharing incentive, and nobody worse off because of somebody who joins after "
         "them"

@@ -24,6 +24,7 @@ class Utilitarian(Mechanism):
     """
 
     name = "utilitarian"
+    rule = "the measurements are chosen for the least error of everybody together"
     promise = NEITHER
 
     def searches(self, collective: Collective) -> list[Workload]:
