@@ -166,7 +166,7 @@ def test_a_command_and_what_it_starts_are_stopped_at_the_limits(benchmark_of, tm
 
     assert ended("print(1)", seconds=100).output == "1\n"
     assert ended("while True: pass", seconds=0.2).over == "time"
-    assert ended("x = b'1' * 10**9; input()", megabytes=500).over == "memory"
+    assert ended("import time; x = b'1' * 10**9; time.sleep(1000)", megabytes=500).over == "memory"
     started = tmp_path / "started"
     worker = f"import os; open({str(started)!r}, 'w').write(str(os.getpid()))\nwhile True: pass"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}]"
