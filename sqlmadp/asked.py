@@ -259,11 +259,7 @@ class Asked:
 
 
 def _identity(column: Column) -> tuple[object, ...]:
-    """Return what a release's hash holds of a column.
-
-    Of a complete column it is what it was before there were others, so that their releases are
-    still found.
-    """
+    """Return what a release's hash holds of a column."""
     outside = "clamp" if column.outside == "clamp" else "drop"
     told = (column.name, column.type, column.nullable, outside, column.values)
     ends = (column.minimum, column.maximum, column.cuts)

@@ -232,12 +232,13 @@ class Certificate:
     def _joins(self) -> TextTable:
         """Return everybody's error after each join."""
         names = list(self.analysts)
-        titles = ["epsilon", *names, *(["total"] if len(names) > 1 else [])]
+        summed = len(names) > 1 and not self.relative  # Relative errors are weighted by shares.
+        titles = ["epsilon", *names, *(["total"] if summed else [])]
         headers = [("joining", False), *((title, True) for title in titles)]
         rows = []
         for join in self.joins:
             errors = [number(join.errors[name]) if name in join.errors else "" for name in names]
-            total = [number(sum(join.errors.values()))] if len(names) > 1 else []
+            total = [number(sum(join.errors.values()))] if summed else []
             rows.append([", ".join(join.analysts), str(join.epsilon), *errors, *total])
         return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
 

@@ -157,7 +157,7 @@ def _joins(content: Content) -> Markup:
                 *(Cell(error, "" if error is None else number(error)) for error in errors),
             ]
         )
-    return table("Everybody's squared error after each join", headings, rows, file="joins")
+    return table("Everybody's expected error after each join", headings, rows, file="joins")
 
 
 def _comparison(content: Content) -> Markup:
