@@ -38,6 +38,10 @@ CLOSE = 1e-7
 SOLVED = 1e-12
 """What may be left of a right side, relatively, when conjugate gradients end."""
 
+ROUNDING = 10
+"""Take no sign to be wrong within this many times what conjugate gradients leave: with hardly any
+noise many cells are at zero, to either side of it by rounding alone."""
+
 MAX_STEPS = 10
 """Steps, a cell, that conjugate gradients take at most: one would do, but for rounding."""
 
@@ -93,13 +97,14 @@ class OneTable:
     def _nonnegative(self, moments: Floats) -> Floats:
         """Return ``x >= 0`` with ``X x >= moments``, one of the two met exactly in every cell."""
         lengths = np.sqrt(self._diagonal)
+        close = max(CLOSE, ROUNDING * SOLVED * float(np.linalg.norm(moments / lengths)))
         cells = self._solved(moments, _everywhere(moments))
         free = cells > 0
         fewest, tries = len(cells) + 1, TRIES
         for _ in range(MAX_GUESSES):
             cells = self._solved(moments, free, cells * free)
             slope = self._times(cells) - moments
-            wrong = np.where(free, cells * lengths, slope / lengths) < -CLOSE
+            wrong = np.where(free, cells * lengths, slope / lengths) < -close
             count = int(wrong.sum())
             if count == 0:
                 return np.maximum(cells, 0)
