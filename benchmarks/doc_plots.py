@@ -10,8 +10,9 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
-from sqlmadp.plan import MECHANISMS, Plan
-from sqlmadp.preview import Preview
+from sqlmadp.certificate import Certificate
+from sqlmadp.core.mechanism import MECHANISMS
+from sqlmadp.plan import Plan
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ("covid", "census", "hospital", "web")
@@ -24,24 +25,23 @@ def figures() -> dict[str, dict[str, tuple[float, float, float]]]:
     """Return total error in units of Utilitarian's, and both fairness measures, by example."""
     found: dict[str, dict[str, tuple[float, float, float]]] = {}
     for example in EXAMPLES:
-        previews = Plan.open(ROOT / "examples" / example / "plan.toml").preview()
+        previews = Plan.open(ROOT / "examples" / example / "plan.toml").preview(*MECHANISMS)
         found[example] = {}
         for name, each in previews.items():
-            if isinstance(each, Preview) and each.bounds.utilitarian:
-                given = each.outcome
-                beside = given.total_error / each.bounds.utilitarian
-                found[example][name] = (beside, given.sharing_ratio, given.worst_interference)
+            if isinstance(each, Certificate) and each.bounds.utilitarian:
+                beside = each.total / each.bounds.utilitarian
+                found[example][name] = (beside, each.sharing_ratio, each.worst_interference)
     return found
 
 
 def draw(found: dict[str, dict[str, tuple[float, float, float]]]) -> None:
-    """Write mechanisms.svg: three panels, one row a mechanism, one mark an example."""
+    """Write mechanisms.svg: three panels, one row per mechanism, one mark per example."""
     titles = ("total error / utilitarian's", "largest sharing ratio", "largest interference")
     figure, panels = plt.subplots(1, 3, figsize=(9.5, 3.7), sharey=True, layout="constrained")
     for place, (panel, title) in enumerate(zip(panels, titles, strict=True)):
         for example, colour, mark in zip(EXAMPLES, COLOURS, "osD^", strict=True):
             rows = [n for n, name in enumerate(MECHANISMS) if name in found[example]]
-            values = [found[example][MECHANISMS[n]][place] for n in rows]
+            values = [found[example][name][place] for name in MECHANISMS if name in found[example]]
             panel.plot(values, rows, mark, color=colour, label=example, markersize=6, alpha=0.85)
         panel.axvline(1, color="#56627a", linewidth=1, linestyle="--")
         panel.set_title(title, fontsize=10)

@@ -31,7 +31,8 @@ from people import COLUMNS, STATES, write_people, write_plan
 from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.schema.declaration import read_schema
-from sqlmadp.schema.marginal import Marginal, Partition
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 ANALYSTS = ("alice", "bob", "carol", "dave", "erin")
 
@@ -99,7 +100,7 @@ def materialised(folder: Path) -> tuple[float, float]:
     """Return the CPU seconds of the pass over all columns, and of a plain GROUP BY of them."""
     domain = read_schema(folder / "people.toml")
     cells = {column.name: Partition.finest(column.size) for column in domain.columns}
-    everything = Marginal(tuple(sorted(cells)), tuple(cells[name] for name in sorted(cells)))
+    everything = Rows(tuple(sorted(cells)), tuple(cells[name] for name in sorted(cells)))
     names = ", ".join(COLUMNS)
     table = folder / "cold.parquet"
     engine = open_engine(Source(location=table.name, folder=folder), table="people")

@@ -33,7 +33,8 @@ from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.schema.declaration import read_schema
 from sqlmadp.schema.domain import Unit
-from sqlmadp.schema.marginal import Marginal, Partition
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 STATES = [f"s{number:02}" for number in range(50)]
 COLUMNS = {
@@ -127,7 +128,7 @@ def measure(name: str, location: str, folder: Path, rounds: int) -> None:
     domain = read_schema(folder / "people.toml").with_cuts({"income": [50000.0]})
     units = replace(domain, unit=Unit(column="person", max_records=3, key=("visit",)))
     marginals = [
-        Marginal(scope, tuple(Partition.finest(domain.column(each).size) for each in scope))
+        Rows(scope, tuple(Partition.finest(domain.column(each).size) for each in scope))
         for scope in SCOPES
     ]
     source = Source(location=location, folder=folder)

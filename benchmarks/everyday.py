@@ -166,7 +166,7 @@ def measured(everyday: Everyday, folder: Path, limits: Limits) -> Figures:
     one = command("plan", "plan", "plan", str(plan), "--mechanism", "waterfilling", "--json")
     if one is not None:
         command("plan again", "plan", "plan", str(plan), "--mechanism", "waterfilling", "--json")
-        every = command("plan all", "all", "plan", str(plan), "--json")
+        every = command("plan all", "all", "plan", str(plan), "--compare", "--json")
         found["errors"] = _errors(json.loads((every or one).output))
     elif commands["plan"]["over"]:  # All mechanisms include this one.
         commands["plan all"] = commands["plan"]

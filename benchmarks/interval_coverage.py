@@ -10,23 +10,23 @@ for linear answers, block by block and in all.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import WITHIN
-from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.fairness import noise_variance
+from sqlmadp.core.collective import Collective
+from sqlmadp.core.mechanism import mechanism
+from sqlmadp.core.mechanism.fairness import noise_variance
 from sqlmadp.private.noise import add_discrete_laplace, noise_scale
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Block
+from sqlmadp.solve.products import solution_of
 from sqlmadp.sql.bind import bind_all
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
-from sqlmadp.workload.solver import solver_for
-from sqlmadp.workload.workload import Workload
+from sqlmadp.table.rows import Rows
 
 DOMAIN = Domain(
     table="people",
@@ -48,20 +48,19 @@ SELECT area, SUM(age) FROM people GROUP BY area;
 """
 
 
-def counts(block: Block, cells: np.ndarray) -> np.ndarray:
-    """Return the records in every cell of a block's marginal."""
-    names = [column.name for column in DOMAIN.columns]
+def exact_answers(rows: Rows, cells: np.ndarray) -> np.ndarray:
+    """Return the exact answers of rows, given the records of every cell."""
     table = cells
-    for axis, name in reversed(list(enumerate(names))):
-        if name not in block.marginal.scope:
+    for axis, column in reversed(list(enumerate(DOMAIN.columns))):
+        if column.name not in rows.scope:
             table = table.sum(axis=axis)
             continue
-        partition = block.marginal.partitions[block.marginal.scope.index(name)]
-        merged = np.zeros((partition.size, *np.moveaxis(table, axis, 0).shape[1:]))
-        np.add.at(merged, partition.labels, np.moveaxis(table, axis, 0))
-        table = np.moveaxis(merged, 0, axis)
-    order = [name for name in names if name in block.marginal.scope]
-    return table.transpose([order.index(name) for name in block.marginal.scope]).reshape(-1)
+        functions = rows.parts[rows.scope.index(column.name)].functions
+        moved = np.moveaxis(table, axis, -1)
+        table = np.moveaxis(moved @ functions.T.toarray(), -1, axis)
+    order = [column.name for column in DOMAIN.columns if column.name in rows.scope]
+    vertices = table.transpose([order.index(name) for name in rows.scope]).reshape(-1)
+    return np.asarray(rows.matrix @ vertices)
 
 
 def main() -> None:
@@ -71,34 +70,32 @@ def main() -> None:
     releases, begun = parser.parse_args().releases, time.process_time()
     evaluator, epsilon = Evaluator(DOMAIN), Fraction(1)
     asked = [bind_all(split(text, file="a.sql"), evaluator) for text in (ALICE, BOB)]
-    workloads = [Workload.of(b for query in own for b in query.aggregates) for own in asked]
-    columns = [(column.name, column.size) for column in DOMAIN.columns]
-    strategy = MECHANISMS["waterfilling"](columns, None).select(workloads, [Fraction(1, 2)] * 2)
+    workloads = [[rows for query in own for rows in query.aggregates] for own in asked]
+    columns = {column.name: column.size for column in DOMAIN.columns}
+    everyone = Collective(workloads, [Fraction(1, 2)] * 2, columns=columns)
+    strategy = mechanism("waterfilling").select(everyone)
     place = np.indices([column.size for column in DOMAIN.columns])
     cells = 40 + (7 * place[0] + 3 * place[1] + 11 * place[2]) % 23
-    exact = [
-        np.rint(block.matrix @ counts(block, cells)).astype(np.int64) for block in strategy.blocks
-    ]
-    scale = noise_scale(strategy.sensitivity, epsilon)
-    estimate = Estimate(
-        DOMAIN,
-        strategy.blocks,
-        tuple(values.astype(float) for values in exact),
-        noise_variance(strategy.sensitivity, epsilon),
-    )
-    solver = solver_for(strategy.blocks)
-    blocks = [(query.name, block) for own in asked for query in own for block in query.aggregates]
-    truths = [block.matrix @ counts(block, cells) for _, block in blocks]
-    errors = [estimate.rmse(block) for _, block in blocks]
+    # Rows of ramps are multiplied until their exact answers are whole numbers.
+    units = math.lcm(*(block.units for block in strategy.blocks))
+    blocks, total = [block.times(units) for block in strategy.blocks], strategy.total * units
+    exact = [np.rint(exact_answers(block, cells)).astype(np.int64) for block in blocks]
+    scale = noise_scale(total, epsilon)
+    solution = solution_of(blocks)
+    asking = [(query.name, rows) for own in asked for query in own for rows in query.aggregates]
+    truths = [exact_answers(rows, cells) for _, rows in asking]
+    variance = total**2 * noise_variance(epsilon)
+    errors = [np.sqrt(variance * solution.variances(rows)) for _, rows in asking]
     inside = [np.zeros(len(truth)) for truth in truths]
     for _ in range(releases):
-        noisy = solver.fit([add_discrete_laplace(v, scale).astype(float) for v in exact])
-        for number, (_, block) in enumerate(blocks):
-            answers = np.rint(noisy(block))
+        noisy = [add_discrete_laplace(values, scale).astype(float) for values in exact]
+        estimate = solution.estimate(noisy)
+        for number, (_, rows) in enumerate(asking):
+            answers = np.rint(estimate.answers(rows))
             inside[number] += np.abs(answers - truths[number]) <= WITHIN * errors[number]
-    for (name, block), found in zip(blocks, inside, strict=True):
+    for (name, rows), found in zip(asking, inside, strict=True):
         share = found / releases
-        scope = " x ".join(block.marginal.scope) or "the total"
+        scope = " x ".join(rows.scope) or "the total"
         print(
             f"  {name} {scope:12} {share.mean():.4f} (rows {share.min():.4f} to {share.max():.4f})"
         )

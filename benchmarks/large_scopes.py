@@ -1,4 +1,4 @@
-"""One scope too large for rows over all its cells: products of one strategy a column.
+"""One scope too large for rows over all its cells: products of one strategy per column.
 
     python benchmarks/large_scopes.py [REFERENCE] [--sides 64 256 1024]
 
@@ -20,26 +20,28 @@ import time
 from pathlib import Path
 
 import numpy as np
+from bound_plan import collective
 from people import write_plan
+from scipy import sparse
 
-from sqlmadp.asked import Asked
-from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.fairness import expected_errors
-from sqlmadp.plan import Plan
-from sqlmadp.schema.marginal import Marginal, Partition
-from sqlmadp.strategy.kronecker import select_kronecker
-from sqlmadp.workload.product_rows import ProductRows
+from sqlmadp.core.kronecker import as_products, select_products
+from sqlmadp.core.mechanism import mechanism
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.products import Products
 
 VALUES, RANGES = 256, 400
 
 
-def prefixes(side: int) -> tuple[ProductRows, Marginal]:
+def prefixes(side: int) -> Products:
     """Return all pairs of prefixes of two columns, none of them written out."""
-    first, second = np.divmod(np.arange(side**2), side)
-    members = (np.tri(side), np.tri(side))
-    none = np.zeros(0, dtype=np.int64)
-    rows = ProductRows(np.arange(side**2), np.ones(side**2), (first, second), members, none)
-    return rows, Marginal(("a", "b"), (Partition.finest(side),) * 2)
+    factors = (sparse.csr_array(np.tri(side)),) * 2
+    parts = (Partition.finest(side),) * 2
+    return Products(("a", "b"), parts, 0, None, factors, np.ones((side, side)))
+
+
+def pairs_error(side: int) -> float:
+    """Return the error at epsilon 1 of products of one strategy per column, for all pairs."""
+    return 2 * select_products(as_products([prefixes(side)])).error
 
 
 def pairs(sides: list[int], reference: Path | None) -> None:
@@ -51,7 +53,7 @@ def pairs(sides: list[int], reference: Path | None) -> None:
     print(f"{'cells':>11} {'error':>16} {'/ cells':>8} {'/ HDMM':>8} {'CPU s':>7}")
     for side in sides:
         start = time.process_time()
-        error = 2 * select_kronecker(*prefixes(side)).error
+        error = pairs_error(side)
         seconds = time.process_time() - start
         cells = 2 * (side * (side + 1) / 2) ** 2
         beside = f"{error / known[side]:.3f}" if side in known else "-"
@@ -80,16 +82,15 @@ def lay_out(folder: Path, values: int, count: int) -> Path:
 
 def analysts(folder: Path) -> None:
     """Print errors of two analysts."""
-    asked = Asked.bind(Plan.open(lay_out(folder, VALUES, RANGES)))
-    shares = [analyst.share for analyst in asked.plan.analysts]
+    everyone = collective(lay_out(folder, VALUES, RANGES))
     cells = None
     for name in ("identity", "utilitarian", "waterfilling"):
         start = time.process_time()
-        strategy = MECHANISMS[name](asked.columns, None).select(asked.workloads, shares)
-        errors = expected_errors(strategy, asked.workloads, asked.plan.epsilon)
+        strategy = mechanism(name).select(everyone)
+        errors = 2 * strategy.errors
         seconds = time.process_time() - start
         cells = cells or sum(errors)
-        rows = sum(block.rows for block in strategy.blocks)
+        rows = sum(block.count for block in strategy.blocks)
         print(
             f"{name:>12}: total error {sum(errors):,.0f}, {sum(errors) / cells:.3f} of measuring "
             f"every cell; {rows:,} strategy queries, {seconds:.1f} CPU s",

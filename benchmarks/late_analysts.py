@@ -20,12 +20,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from sqlmadp.core.mechanism import MECHANISMS, mechanism
+from sqlmadp.core.mechanism.complement import Complement
+from sqlmadp.core.mechanism.fairness import noise_variance
 from sqlmadp.experiment.instances import instance
 from sqlmadp.experiment.settings import Settings
-from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.complement import Complement
-from sqlmadp.mechanism.fairness import expected_errors, noise_variance
-from sqlmadp.schema.marginal import Block
 
 
 def main() -> None:
@@ -55,20 +54,24 @@ def main() -> None:
 
 def late(settings: Settings, number: int, name: str) -> tuple[float, float, float]:
     """Return the three figures of one instance."""
-    drawn = instance(settings, number)
-    share = Fraction(1, len(drawn.names))
-    workloads, there = drawn.workloads, drawn.workloads[:-1]
-    mechanism = MECHANISMS[name](drawn.columns, None)
-    first = mechanism.select(there, [share] * len(there))
-    weight = 1 / math.sqrt(noise_variance(first.sensitivity, share * len(there)))
-    choice = Complement(known=tuple(Block(b.marginal, b.matrix * weight) for b in first.blocks))
-    now = choice.select(workloads, [None] * len(there) + [share]).errors
-    before = choice.errors(None, there, share)
-    shares = [share] * len(workloads)
-    at_once = expected_errors(mechanism.select(workloads, shares), workloads, Fraction(1))
-    alone = expected_errors(mechanism.select(workloads[-1:], [share]), workloads[-1:], share)
-    change = max(n / b for n, b in zip(now, before, strict=False))
-    return sum(now) / sum(at_once), change, now[-1] / alone[0]
+    everyone = instance(settings, number).collective
+    count, share = len(everyone), everyone.shares[0]
+    there = everyone.of(range(count - 1))
+    chosen = mechanism(name)
+    first = chosen.select(there)
+    # Rows whose noise has variance 1, at an epsilon of 1 for everybody together.
+    weight = float(there.whole) / (first.total * math.sqrt(noise_variance(Fraction(1))))
+    choice = Complement(known=tuple(block.times(weight) for block in first.blocks))
+    now = choice.select(everyone, [None] * (count - 1) + [share]).errors
+    before = choice.errors(None, there.workloads, share)
+    unit = noise_variance(Fraction(1))
+    at_once = unit * chosen.select(everyone).errors
+    alone = unit * chosen.select(everyone.of([count - 1])).errors
+    return (
+        float(now.sum() / at_once.sum()),
+        float((now[:-1] / before).max()),
+        float(now[-1] / alone[0]),
+    )
 
 
 if __name__ == "__main__":

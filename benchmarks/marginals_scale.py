@@ -18,31 +18,27 @@ import json
 import math
 import resource
 import time
-from fractions import Fraction
 from pathlib import Path
 
-from sqlmadp.mechanism.fairness import expected_errors
-from sqlmadp.mechanism.utilitarian import Utilitarian
-from sqlmadp.schema.marginal import CellBlock, Marginal, Partition
-from sqlmadp.workload.workload import Workload
+from sqlmadp.core.select import select
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 
-def ways(columns: int, values: int, counts: list[int]) -> list[CellBlock]:
+def ways(columns: int, values: int, counts: list[int]) -> list[Rows]:
     """Return all marginals of so many of the columns."""
     partition = Partition.finest(values)
     names = [f"c{number:03}" for number in range(columns)]
     return [
-        CellBlock(Marginal(scope, (partition,) * count), 1)
+        Rows(scope, (partition,) * count, 1.0)
         for count in counts
         for scope in itertools.combinations(names, count)
     ]
 
 
-def total_error(workload: Workload) -> float:
+def total_error(workload: list[Rows]) -> float:
     """Return the expected error at epsilon 1 of the strategy selected for a workload."""
-    shares = [Fraction(1)]
-    [error] = expected_errors(Utilitarian().select([workload], shares), [workload], Fraction(1))
-    return error
+    return 2 * select(workload).error
 
 
 def binary(reference: Path | None) -> None:
@@ -54,7 +50,7 @@ def binary(reference: Path | None) -> None:
     print(f"{'d':>3} {'k':>2} {'error':>14} {'/ identity':>11} {'/ OPT_M':>9} {'CPU s':>7}")
     for columns, count in itertools.product((8, 10, 12), (1, 2, 3)):
         start = time.process_time()
-        error = total_error(Workload.of(ways(columns, 2, [count])))
+        error = total_error(ways(columns, 2, [count]))
         seconds = time.process_time() - start
         identity = 2 * math.comb(columns, count) * 2**columns
         beside = f"{error / known[columns, count]:.3f}" if known else "-"
@@ -66,10 +62,10 @@ def large(columns: int) -> None:
     """Print time and memory of all marginals of at most 3 columns."""
     start = time.process_time()
     blocks = ways(columns, 10, [0, 1, 2, 3])
-    cells = sum(block.marginal.size for block in blocks)
+    cells = sum(block.size for block in blocks)
     listed = time.process_time() - start
     start = time.process_time()
-    error = total_error(Workload.of(blocks))
+    error = total_error(blocks)
     seconds = time.process_time() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(

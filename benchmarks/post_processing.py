@@ -22,22 +22,21 @@ import time
 from fractions import Fraction
 
 import numpy as np
-from scipy import sparse
 
 from sqlmadp.answer.draws import simulated
-from sqlmadp.answer.processing import Processing
+from sqlmadp.answer.processing import Processed, Processing
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import WITHIN
-from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.fairness import noise_variance
+from sqlmadp.core.collective import Collective
+from sqlmadp.core.mechanism import mechanism
+from sqlmadp.core.mechanism.fairness import noise_variance
 from sqlmadp.private.noise import add_discrete_laplace, noise_scale
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Block, Marginal, Partition, cell_map
-from sqlmadp.workload.workload import Workload
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 AGES, AREAS, SEXES = 20, 60, 2
 COLUMNS = (("age", AGES), ("area", AREAS), ("sex", SEXES))
-FULL = Marginal(tuple(n for n, _ in COLUMNS), tuple(Partition.finest(s) for _, s in COLUMNS))
 DOMAIN = Domain(
     table="people",
     columns=tuple(
@@ -52,10 +51,9 @@ SETTINGS = {
 }
 
 
-def every(*names: str) -> Block:
+def every(*names: str) -> Rows:
     """Return the count of every cell of some columns."""
-    marginal = Marginal(names, tuple(Partition.finest(dict(COLUMNS)[name]) for name in names))
-    return Block(marginal, sparse.eye_array(marginal.size, format="csr"))
+    return Rows(names, tuple(Partition.finest(dict(COLUMNS)[name]) for name in names), 1.0)
 
 
 def skewed() -> np.ndarray:
@@ -67,7 +65,7 @@ def skewed() -> np.ndarray:
 
 
 def main() -> None:
-    """Print one line a setting and group of answers."""
+    """Print one line per setting and group of answers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--releases", type=int, default=200)
     parser.add_argument("--epsilon", type=Fraction, default=Fraction(1, 10))
@@ -77,15 +75,15 @@ def main() -> None:
         timed(options.cells)
         return
     asked = [[every("area", "sex")], [every("area"), every()], [every("age")]]
-    workloads = [Workload.of(blocks) for blocks in asked]
     shares = [Fraction(1, len(asked))] * len(asked)
-    strategy = MECHANISMS["waterfilling"](COLUMNS, None).select(workloads, shares)
+    everyone = Collective(asked, shares, columns=dict(COLUMNS))
+    strategy = mechanism("waterfilling").select(everyone)
     table = skewed()
-    scale = noise_scale(strategy.sensitivity, options.epsilon)
-    exact = [b.matrix @ summed(table, b.marginal) for b in strategy.blocks]
+    scale = noise_scale(strategy.total, options.epsilon)
+    exact = [summed(table, block) for block in strategy.blocks]
     answered = [every("area", "sex"), every("area"), every()]
-    truths = [summed(table, block.marginal) for block in answered]
-    variance = noise_variance(strategy.sensitivity, options.epsilon)
+    truths = [summed(table, block) for block in answered]
+    variance = strategy.total**2 * noise_variance(options.epsilon)
     noisy = [
         [add_discrete_laplace(e.astype(np.int64), scale).astype(float) for e in exact]
         for _ in range(options.releases)
@@ -116,12 +114,11 @@ def timed(cells: int) -> None:
     rows, columns = cells // 200, 200
     sizes = (("age", rows), ("area", columns))
     whole, part = (
-        Marginal(tuple(n for n, _ in chosen), tuple(Partition.finest(s) for _, s in chosen))
+        Rows(tuple(n for n, _ in chosen), tuple(Partition.finest(s) for _, s in chosen), 2)
         for chosen in (sizes, sizes[:1])
     )
     table = np.floor(4000.0 / (1 + np.arange(whole.size)))
     sums = table.reshape(rows, columns).sum(axis=1)
-    blocks = [Block(m, 2 * sparse.eye_array(m.size, format="csr")) for m in (whole, part)]
     scale = noise_scale(4, Fraction(1, 10))
     values = [
         add_discrete_laplace(2 * each.astype(np.int64), scale).astype(float)
@@ -129,10 +126,10 @@ def timed(cells: int) -> None:
     ]
     for name, processing in SETTINGS.items():
         started = time.process_time()
-        solver = processing.solver(blocks)
-        processing.apply(solver, values)
+        processed = Processed(processing, [whole, part])
+        processed.estimate(values)
         answered = time.process_time()
-        processing.apply(solver, simulated(values, 2 * float(scale) ** 2))
+        processed.estimate(simulated(values, 2 * float(scale) ** 2))
         print(
             f"{name:14}{whole.size:8,} cells{answered - started:9.3f} s, "
             f"simulated {time.process_time() - answered:9.3f} s",
@@ -140,11 +137,16 @@ def timed(cells: int) -> None:
         )
 
 
-def summed(table: np.ndarray, marginal: Marginal) -> np.ndarray:
-    """Return the records in every cell of a marginal."""
-    counts = np.zeros(marginal.size)
-    np.add.at(counts, cell_map(marginal, FULL), table)
-    return counts
+def summed(table: np.ndarray, rows: Rows) -> np.ndarray:
+    """Return the exact answers of rows, given the records of every cell."""
+    counts = table.reshape([size for _, size in COLUMNS])
+    for axis, (name, _) in reversed(list(enumerate(COLUMNS))):
+        if name not in rows.scope:
+            counts = counts.sum(axis=axis)
+            continue
+        functions = rows.parts[rows.scope.index(name)].functions.toarray()
+        counts = np.moveaxis(np.moveaxis(counts, axis, -1) @ functions.T, -1, axis)
+    return np.asarray(rows.matrix @ counts.reshape(-1))
 
 
 def _kinds(truth: np.ndarray) -> np.ndarray:

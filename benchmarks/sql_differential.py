@@ -27,14 +27,14 @@ from statement_generator import Generator, Made
 
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.rows import Desk
+from sqlmadp.core.collective import Collective
+from sqlmadp.core.mechanism import mechanism
 from sqlmadp.errors import SqlError
-from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source
 from sqlmadp.sql.bind import BoundQuery, bind, bind_all, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
-from sqlmadp.workload.workload import Workload
 
 EPSILON = Fraction(10**9)
 
@@ -107,9 +107,10 @@ def one_seed(seed: int, count: int, run: Run) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "people.parquet"
         write_parquet(records, path)
-        workload = Workload.of(queries[0].aggregates)  # Identity measures every cell anyway.
-        columns = [(column.name, column.size) for column in domain.columns]
-        strategy = MECHANISMS["identity"](columns, None).select([workload], [Fraction(1)])
+        columns = {column.name: column.size for column in domain.columns}
+        # Identity measures every cell anyway, whatever is asked.
+        alone = Collective([queries[0].aggregates], [Fraction(1)], columns=columns)
+        strategy = mechanism("identity").select(alone)
         with Ledger.open(Path(folder) / "ledger", budget=EPSILON) as ledger:
             measurement = measure(
                 strategy.blocks,

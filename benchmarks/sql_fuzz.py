@@ -27,6 +27,9 @@ from sqlmadp.sql.bind import bind, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 
+ALLOWED = 2.0
+"""Seconds of CPU that one input may take."""
+
 WORDS = [
     "SELECT",
     "FROM",
@@ -232,6 +235,8 @@ def main() -> None:
     for number, text in enumerate(inputs(given.inputs, given.seed)):
         if number % 2_000 == 1_999:
             evaluator = Evaluator(domain)
+        if number % 10_000 == 9_999:
+            print(f"{number:,} inputs: {dict(seen)}; slowest {slowest:.2f} s CPU", flush=True)
         begun = time.process_time()
         try:
             for statement in split(text, file="fuzz.sql"):
@@ -244,7 +249,10 @@ def main() -> None:
         except Exception as error:
             seen["crashed"] += 1
             print(f"CRASH {type(error).__name__}: {error}\n  {text!r}", flush=True)
-        slowest = max(slowest, time.process_time() - begun)
+        taken = time.process_time() - begun
+        if taken > ALLOWED:
+            print(f"SLOW {taken:.2f} s CPU\n  {text!r}", flush=True)
+        slowest = max(slowest, taken)
     print(
         f"{given.inputs:,} inputs: {dict(seen)}; slowest {slowest:.2f} s CPU, "
         f"{time.process_time() - start:.0f} s CPU in all"

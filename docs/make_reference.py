@@ -18,10 +18,10 @@ from sqlmadp import compare, connect, errors, plan
 from sqlmadp.answer.result import Result
 from sqlmadp.certificate import Certificate, Standing
 from sqlmadp.cli import main as program
+from sqlmadp.core.mechanism import MECHANISMS
+from sqlmadp.core.mechanism.fairness import Outcome
 from sqlmadp.dbapi.connection import Connection
 from sqlmadp.dbapi.cursor import Cursor
-from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.fairness import Outcome
 from sqlmadp.plan import Plan
 from sqlmadp.release import Release
 from sqlmadp.schema import declaration
@@ -85,8 +85,7 @@ def _limits() -> Iterator[str]:
 
 
 def _mechanisms() -> Iterator[str]:
-    for name, maker in MECHANISMS.items():
-        made = type(maker([("column", 2)], None))
+    for name, made in MECHANISMS.items():
         words = _marked(inspect.getdoc(made) or "").replace(" [PWFM21]", "")
         yield f"**`{name}`** {words}\n"
 

@@ -39,9 +39,9 @@ from sqlmadp.errors import (
 )
 
 if TYPE_CHECKING:
+    from sqlmadp.core.mechanism.compare import compare
     from sqlmadp.dbapi.connection import Connection, connect
     from sqlmadp.dbapi.cursor import Cursor
-    from sqlmadp.mechanism.compare import compare
     from sqlmadp.plan import Plan
 
 __all__ = [
@@ -81,7 +81,7 @@ _LAZY = {
     "Connection": "sqlmadp.dbapi.connection",
     "Cursor": "sqlmadp.dbapi.cursor",
     "Plan": "sqlmadp.plan",
-    "compare": "sqlmadp.mechanism.compare",
+    "compare": "sqlmadp.core.mechanism.compare",
     "connect": "sqlmadp.dbapi.connection",
 }
 

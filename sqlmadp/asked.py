@@ -1,17 +1,16 @@
 """What was asked: a plan with its schema read and every statement bound.  Reads no data.
 
-A release is identified by the hash of what was asked: the domain, the workloads with their
-shares, epsilon and the mechanism.  The strategy is not part of it, since another machine may
-select another one; nor is anything that runs over released answers (names of columns,
-HAVING, ORDER BY, LIMIT), since that is free to change; nor are the names of the plan, its
-files and the analysts, since the same question under another name is the same question.
+A release is identified by the hash of what was asked: the domain, the questions with their
+weights and shares, epsilon, the mechanism and how errors are measured.  The strategy is not part
+of it, since another machine may select another one; nor is anything that runs over released answers
+(names of columns, HAVING, ORDER BY, LIMIT), since that is free to change; nor are the names of the
+plan, its files and the analysts, since the same question under another name is the same question.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,21 +19,24 @@ from pathlib import Path
 import msgspec
 
 from sqlmadp.analysts import Analyst
+from sqlmadp.core.cache import StrategyCache, default_directory
+from sqlmadp.core.collective import Capped, Collective
+from sqlmadp.core.mechanism import MECHANISMS, mechanism
+from sqlmadp.core.mechanism.fairness import Outcome
+from sqlmadp.core.questions import Question, Workload
 from sqlmadp.declared import domain_of
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.oversized import oversized
 from sqlmadp.plan import Plan
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.bind import BoundQuery, bind_each, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.parameters import with_parameters
 from sqlmadp.sql.statements import Statement, split_each
 from sqlmadp.staging import staged_statements
-from sqlmadp.workload.reduce import reduced
-from sqlmadp.workload.workload import Workload
+from sqlmadp.toml_file import dotted
 
-VERSION = 1
+VERSION = 2
 """Part of every release's hash: raised if the meaning of what is hashed changes."""
 
 
@@ -90,7 +92,7 @@ class Asked:
         for name, own in statements.items():
             bound[name], problems = once.bind(own)
             refused += [Refused(name, each.name, p) for each, found in problems for p in found]
-        while found := list(oversized(bound, plan.limits, plan.mechanism)):
+        while found := list(oversized(bound, plan.limits)):
             refused += [
                 Refused(name, statement.name, problem) for name, statement, problem in found
             ]
@@ -140,29 +142,52 @@ class Asked:
         return SqlError(dict.fromkeys(each.problem for each in ordered))
 
     @cached_property
-    def workloads(self) -> tuple[Workload, ...]:
-        """Return each analyst's workload; a query's rows scaled by the root of its weight.
-
-        So whatever sums squared errors, selection and fairness alike, sums weighted ones.
-        """
-        known: dict[tuple[int, Fraction], Block] = {}  # Equal statements share their blocks.
-
-        def scaled(block: Block, weight: Fraction) -> Block:
-            key = (id(block), weight)
-            if key not in known:
-                known[key] = reduced(_scaled(block, weight))
-            return known[key]
-
+    def questions(self) -> tuple[tuple[Question, ...], ...]:
+        """Every analyst's statements as questions, in plain units."""
         return tuple(
-            Workload(
-                tuple(
-                    scaled(block, query.statement.weight)
-                    for query in own
-                    for block in query.aggregates
-                )
-            )
+            tuple(Question(query.aggregates, query.statement.weight) for query in own)
             for own in self.queries
         )
+
+    @cached_property
+    def workloads(self) -> tuple[Workload, ...]:
+        """Every analyst's workload: their questions, scaled as the plan measures errors."""
+        return tuple(Workload.of(own, self.plan.measure) for own in self.questions)
+
+    @cached_property
+    def collective(self) -> Collective:
+        """Everybody who takes part, with what they ask and bring."""
+        shares = [analyst.share for analyst in self.plan.analysts]
+        relative = self.plan.measure == "relative"
+        return Collective(
+            [workload.rows for workload in self.workloads],
+            shares,
+            columns=dict(self.columns),
+            # Relative errors are those beside the own share alone, weighted by that share.
+            units=[float(share) ** 2 for share in shares] if relative else None,
+            importance=[float(share) ** 3 for share in shares] if relative else None,
+            capped=[
+                Capped() if each.caps is None else Capped(each.parts, tuple(each.caps.tolist()))
+                for each in self.workloads
+            ],
+            cache=StrategyCache(default_directory()),
+        )
+
+    @cached_property
+    def _outcomes(self) -> dict[str, Outcome]:
+        return {}
+
+    def outcome(
+        self, name: str | None = None, progress: Callable[[int, int], None] = lambda *_: None
+    ) -> Outcome:
+        """Return what a mechanism, the plan's own if none is named, would give; worked out once."""
+        name = name or self.plan.mechanism
+        if name not in self._outcomes:
+            chosen = mechanism(name)
+            self._outcomes[name] = Outcome(
+                chosen, self.collective, self.epsilon_per_record, progress
+            )
+        return self._outcomes[name]
 
     @property
     def notes(self) -> tuple[Problem, ...]:
@@ -181,9 +206,15 @@ class Asked:
         return {c.name: list(c.cuts) for c in self.domain.columns if c.type == "real"}
 
     @property
-    def _questions(self) -> list[tuple[str, str]]:
-        pairs = zip(self.plan.analysts, self.workloads, strict=True)
-        return [(workload.fingerprint, str(analyst.share)) for analyst, workload in pairs]
+    def _identities(self) -> list[tuple[list[tuple[str, str]], str]]:
+        """What each analyst asks and brings, whatever the order of the statements."""
+        return [
+            (
+                sorted((b"".join(each.key).hex(), str(each.weight)) for each in own),
+                str(analyst.share),
+            )
+            for analyst, own in zip(self.plan.analysts, self.questions, strict=True)
+        ]
 
     @cached_property
     def places(self) -> tuple[int, ...]:
@@ -193,19 +224,20 @@ class Asked:
         who ask the same with the same share and may read different noise.
         """
         names = [analyst.name.casefold() for analyst in self.plan.analysts]
-        keys = [*zip(self._questions, names, strict=True)]
+        keys = [*zip(self._identities, names, strict=True)]
         order = sorted(range(len(keys)), key=keys.__getitem__)
         return tuple(order.index(number) for number in range(len(keys)))
 
     @cached_property
     def release_id(self) -> str:
         """Return the hash of what was asked."""
-        # Only under Ratchet does it matter in which order analysts join.
-        analysts = self._questions
-        analysts = analysts if self.plan.mechanism == "ratchet" else sorted(analysts)
+        analysts = self._identities
+        if not MECHANISMS[self.plan.mechanism].ordered:
+            analysts = sorted(analysts)
         columns = [_identity(column) for column in self.domain.columns]
         domain = (self.domain.table, _protected(self.domain), columns)
-        asked = (VERSION, domain, analysts, str(self.plan.epsilon), self.plan.mechanism)
+        how = (self.plan.mechanism, self.plan.measure)
+        asked = (VERSION, domain, analysts, str(self.plan.epsilon), *how)
         return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
 
     @property
@@ -227,11 +259,7 @@ class Asked:
 
 
 def _identity(column: Column) -> tuple[object, ...]:
-    """Return what a release's hash holds of a column.
-
-    Of a complete column it is what it was before there were others, so that their releases are
-    still found.
-    """
+    """Return what a release's hash holds of a column."""
     outside = "clamp" if column.outside == "clamp" else "drop"
     told = (column.name, column.type, column.nullable, outside, column.values)
     ends = (column.minimum, column.maximum, column.cuts)
@@ -283,10 +311,6 @@ def _without(
     }
 
 
-def _scaled(block: Block, weight: Fraction) -> Block:
-    return block if weight == 1 else Block(block.marginal, block.matrix * math.sqrt(weight))
-
-
 def _statements(
     plan: Plan, staged: Mapping[str, Sequence[Statement]]
 ) -> tuple[dict[str, list[Statement]], list[Refused]]:
@@ -335,8 +359,8 @@ def _nothing_asked(plan: Plan, analyst: Analyst) -> Problem:
         file=str(plan.path),
         code="nothing-asked",
         message=f"{analyst.name!r} has handed in no statement yet",
-        hint=f"Name SQL files in [analysts.{analyst.name}], or let {analyst.name!r} hand "
-        "statements in: sqlmadp.connect, execute, commit.",
+        hint=f"Name SQL files in [{dotted(('analysts', analyst.name))}], or let {analyst.name!r} "
+        "execute HAND IN SELECT ... on a connection.",
     )
 
 

@@ -11,13 +11,12 @@ from sqlmadp.errors import InputError, Problem, SourceError
 from sqlmadp.late import find_base
 from sqlmadp.plan import Plan
 from sqlmadp.private import Ledger
-from sqlmadp.private.catalogue import catalogue_problems
 from sqlmadp.private.engines import Engine, SourceColumn, open_engine
+from sqlmadp.private.engines.catalogue import catalogue_problems
 from sqlmadp.private.engines.identity import Identity
 from sqlmadp.schema.declaration import read_schema
 from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.constraints import Allowed, checked
-from sqlmadp.strategy.cache import StrategyCache, default_directory
 from sqlmadp.trial import prepare, without_failing
 
 SHOWN = 5
@@ -72,11 +71,10 @@ def _tried(asked: Asked, progress: Callable[[str], None]) -> Asked:
     """Try all that a release would do before it reads a record; raise all that is refused."""
     plan = asked.plan
     asked = without_failing(asked)
-    cache = StrategyCache(default_directory())
     if not plan.ledger_path.exists() and plan.head is None:
-        return prepare(asked, lambda _: None, cache, progress).asked
+        return prepare(asked, lambda _: None, progress).asked
     with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
-        return prepare(asked, lambda asked: find_base(asked, ledger), cache, progress).asked
+        return prepare(asked, lambda asked: find_base(asked, ledger), progress).asked
 
 
 def compare_with_catalogue(plan: Plan) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:

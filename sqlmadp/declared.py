@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from sqlmadp.plan import Plan
 from sqlmadp.private.engines import Source
-from sqlmadp.private.trusted_values import read_public
+from sqlmadp.private.engines.trusted_values import read_public
 from sqlmadp.schema.declaration import read_schema
 from sqlmadp.schema.domain import Domain, PublicTable
 

@@ -5,7 +5,6 @@ Colours appear on a terminal only; rich leaves them out if NO_COLOR is set.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -16,19 +15,16 @@ from rich.text import Text
 
 from sqlmadp.answer.result import Result, is_number, number, shown
 from sqlmadp.asked import Asked
-from sqlmadp.certificate import Certificate
+from sqlmadp.certificate import TINY, Certificate
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.grid import Grid, Header
-from sqlmadp.preview import Preview, Previews
+from sqlmadp.preview import Previews
 from sqlmadp.private import Ledger
 from sqlmadp.rehearsal import Rehearsal
 from sqlmadp.release import Release, Results
 
 WIDEST = 400
 """Columns of a table that is not shown on a terminal: nothing is cut off in a file."""
-
-TINY = 1e-9
-"""How far above 1 a ratio may be by the last digits of floating-point numbers alone."""
 
 
 def console() -> Console:
@@ -54,12 +50,13 @@ def _analysts(asked: Asked) -> str:
 
 
 def show_previews(previews: Previews) -> None:
-    """Print the mechanisms side by side: analysts first, then every query."""
+    """Print the plan's own mechanism statement by statement, or several side by side."""
     screen, asked = console(), previews.asked
-    shown = {name: each for name, each in previews.items() if isinstance(each, Preview)}
+    shown = {name: each for name, each in previews.items() if isinstance(each, Certificate)}
     screen.print(
-        f"epsilon {asked.plan.epsilon}, {_analysts(asked)}, "
-        f"{asked.domain.cells:,} cells. Nothing is spent and no record is read."
+        f"epsilon {asked.plan.epsilon}, {_analysts(asked)}, mechanism "
+        f"{', '.join(previews)}. Nothing is spent and no record is read.",
+        markup=False,
     )
     if (base := previews.base) is not None:
         new, charge = ", ".join(base.newcomers(asked.plan)), base.epsilon(asked.plan)
@@ -67,20 +64,45 @@ def show_previews(previews: Previews) -> None:
             f"This adds {new} to the release of {base.time}: what was measured stays, and the "
             f"charge is epsilon {charge}.",
             markup=False,
-            soft_wrap=True,
         )
-    if shown:
-        screen.print("\nExpected error per answer (RMSE): alone with their own share -> together")
-        _analysts_table(asked, shown).show(screen)
-        screen.print("\nExpected error per answer (RMSE) of every query")
-        _queries_table(asked, shown).show(screen)
-    for name, found in shown.items():
-        if name == asked.plan.mechanism or len(shown) == 1:
-            given = Certificate.of(asked, found.outcome, found.bounds, name)
-            show_certificate(replace(given, joins=found.joins))
-    for name, each in previews.items():
-        if isinstance(each, NotSupportedError):
-            screen.print(f"\n{name}: {each}", markup=False)
+    if len(shown) == 1:
+        (found,) = shown.values()
+        show_statements(found)
+        screen.print(f"\n{_sentence(found.verdict)}", markup=False)
+        for line in found.one_by_one:
+            screen.print(_sentence(line), markup=False)
+        screen.print(
+            "More: --compare shows all mechanisms side by side, --json every figure, and "
+            "'sqlmadp report' a page with pictures.",
+        )
+    elif shown:
+        relative = asked.plan.measure == "relative"
+        unit = "1 = asking one by one" if relative else "squared"
+        screen.print(f"\nExpected error ({unit}): alone with their own share -> together")
+        _analysts_table(shown).show(screen)
+        screen.print("\nStandard error (±) of every statement's answers")
+        _queries_table(shown).show(screen)
+        for name, each in shown.items():
+            screen.print(f"{name}: {each.promise}", markup=False)
+    for name, unsupported in previews.items():
+        if isinstance(unsupported, NotSupportedError):
+            screen.print(f"\n{name}: {unsupported}", markup=False)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def show_statements(certificate: Certificate) -> None:
+    """Print one line per statement: its rows, its standard error, and how much it gains."""
+    headers = [Header("analyst"), Header("statement"), Header("rows", right=True)]
+    headers += [Header("±", right=True), Header("times as accurate as one by one", right=True)]
+    table = Grid(headers)
+    for name, standing in certificate.analysts.items():
+        for each in standing.statements:
+            gain = f"{each.factor**-0.5:.2f}" if each.factor else ""
+            table.add(name, each.name, f"{each.rows:,}", number(each.rmse), gain)
+    table.show(console())
 
 
 def show_least_epsilon(least: Mapping[str, Fraction]) -> None:
@@ -93,25 +115,20 @@ def show_least_epsilon(least: Mapping[str, Fraction]) -> None:
         table.show(console())
 
 
-def _analysts_table(asked: Asked, previews: Mapping[str, Preview]) -> Grid:
-    mechanisms = (Header(name, right=True) for name in previews)
+def _analysts_table(shown: Mapping[str, Certificate]) -> Grid:
+    mechanisms = (Header(name, right=True) for name in shown)
     table = Grid([Header("analyst"), Header("share"), *mechanisms], keys=2)
-    answers = [
-        float(sum(query.statement.weight * b.rows for query in own for b in query.aggregates)) or 1
-        for own in asked.queries
-    ]
-    for i, analyst in enumerate(asked.plan.analysts):
-        cells = []
-        for each in previews.values():
-            alone = math.sqrt(each.outcome.alone[i] / answers[i])
-            together = math.sqrt(each.outcome.errors[i] / answers[i])
-            cells.append(f"{number(alone)} -> {number(together)}")
-        table.add(analyst.name, str(analyst.share), *cells)
-    outcomes = [each.outcome for each in previews.values()]
-    table.add("largest sharing ratio", "", *(_ratio(o.sharing_ratio) for o in outcomes))
-    table.add("largest interference", "", *(_ratio(o.worst_interference) for o in outcomes))
-    table.add("total squared error", "", *(f"{o.total_error:,.1f}" for o in outcomes))
-    beside = [each.bounds.beside(each.outcome.total_error) for each in previews.values()]
+    every = list(shown.values())
+    for name, first in every[0].analysts.items():
+        own = [each.analysts[name] for each in every]
+        errors = [f"{number(each.alone)} -> {number(each.now)}" for each in own]
+        table.add(name, str(first.share), *errors)
+    table.add("largest sharing ratio", "", *(_ratio(each.sharing_ratio) for each in every))
+    table.add("largest interference", "", *(_ratio(each.worst_interference) for each in every))
+    within = [_ratio(each.worst_within_agreement) for each in every]
+    table.add("  within the agreement", "", *within)
+    table.add("total error", "", *(number(each.total) for each in every))
+    beside = [each.bounds.beside(each.total) for each in every]
     table.add("total / utilitarian's", "", *(f"{r:.3f}" if r else "" for r, _ in beside))
     table.add("total / lower bound", "", *(f"{r:.2f}" if r else "" for _, r in beside))
     return table
@@ -122,14 +139,15 @@ def _ratio(value: float) -> Text:
     return Text(f"{value:.3f}", style="bold red" if value > 1 + TINY else "")
 
 
-def _queries_table(asked: Asked, previews: Mapping[str, Preview]) -> Grid:
-    mechanisms = (Header(name, right=True) for name in previews)
-    headers = [Header("analyst"), Header("query"), Header("rows", right=True), *mechanisms]
+def _queries_table(shown: Mapping[str, Certificate]) -> Grid:
+    mechanisms = (Header(name, right=True) for name in shown)
+    headers = [Header("analyst"), Header("statement"), Header("rows", right=True), *mechanisms]
     table = Grid(headers, keys=3)
-    for i, analyst in enumerate(asked.plan.analysts):
-        for q, query in enumerate(asked.queries[i]):
-            errors = (number(each.queries[i][q].rmse) for each in previews.values())
-            table.add(analyst.name, query.name, f"{query.rows:,}", *errors)
+    every = list(shown.values())
+    for name, standing in every[0].analysts.items():
+        for place, each in enumerate(standing.statements):
+            own = (c.analysts[name].statements[place] for c in every)
+            table.add(name, each.name, f"{each.rows:,}", *(number(s.rmse) for s in own))
     return table
 
 
@@ -170,9 +188,9 @@ def show_result(result: Result) -> None:
 
 
 def show_explained(result: Result) -> None:
-    """Print the rows of EXPLAIN, whose only numbers with digits after the point are errors."""
+    """Print the rows of EXPLAIN or HAND IN: numbers with digits after the point are errors."""
     rows = (tuple(number(v) if isinstance(v, float) else v for v in row) for row in result.rows)
-    _result_table(replace(result, rows=tuple(rows))).show(console())
+    show_result(replace(result, rows=tuple(rows)))
 
 
 def show_budget(release: Release) -> None:
@@ -232,8 +250,8 @@ def show_rehearsal(rehearsal: Rehearsal) -> None:
     for columns, questions in rehearsal.measured.items():
         table.add(", ".join(columns) or "(all records)", f"{questions:,}")
     table.show(screen)
-    screen.print("\nExpected error per answer (RMSE) of every query")
-    _queries_table(asked, {plan.mechanism: rehearsal.preview}).show(screen)
+    screen.print("\nExpected accuracy of every statement")
+    show_statements(rehearsal.preview)
 
 
 def show_ledger(ledger: Ledger) -> None:

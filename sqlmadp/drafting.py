@@ -14,9 +14,9 @@ from pathlib import Path
 
 from sqlmadp.checking import allowed_values, catalogue_notes
 from sqlmadp.errors import InputError, Problem, SourceError
-from sqlmadp.private.catalogue import catalogue_problems
 from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn, open_engine
-from sqlmadp.private.trusted_values import MOST_VALUES, Values, read_values
+from sqlmadp.private.engines.catalogue import catalogue_problems
+from sqlmadp.private.engines.trusted_values import MOST_VALUES, Values, read_values
 from sqlmadp.schema.csv_format import CsvFormat
 from sqlmadp.schema.declaration import read_schema
 from sqlmadp.schema.domain import Domain, Value

@@ -24,7 +24,8 @@
                 └── SqlError           analysts' statements
 
 A message says where, what, why, and what to do now.  No message shows a value that was
-read from a private table.
+read from a private table.  Names, values and SQL that others wrote may be of any length; a message
+takes at most 2 KB all the same, since what is long is shortened here, in the middle.
 
 For programs every error carries the same three parts:
 
@@ -37,6 +38,31 @@ For programs every error carries the same three parts:
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+
+LONGEST = 2000
+"""Bytes of one message."""
+_FILE, _MESSAGE, _HINT, _EXCERPT = 220, 650, 600, 450
+"""Bytes of the parts of a problem; together they stay below ``LONGEST``."""
+_CUT = " [...] "
+
+
+def shortened(text: str, most: int = LONGEST) -> str:
+    """Return a text in at most ``most`` bytes of UTF-8, without its middle if it is longer."""
+    if len(text) * 4 <= most or len(encoded := text.encode(errors="replace")) <= most:
+        return text
+    half = (most - len(_CUT)) // 2
+    first, last = (part.decode(errors="ignore") for part in (encoded[:half], encoded[-half:]))
+    return f"{first}{_CUT}{last}"
+
+
+def _narrowed(excerpt: str) -> str:
+    """Return lines that stand below each other without their ends, where they are long."""
+    lines = excerpt.splitlines()[:2]
+    width = max(map(len, lines), default=0)
+    while width and len("\n".join(lines).encode(errors="replace")) > _EXCERPT:
+        width -= max(1, width // 8)
+        lines = [line[:width] for line in lines]
+    return "\n".join(lines)
 
 
 class Warning(Exception):  # noqa: N818 - The name is PEP 249's.
@@ -51,8 +77,8 @@ class Error(Exception):
     def __init__(
         self, message: str = "", *, hint: str = "", context: Mapping[str, object] | None = None
     ) -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(shortened(message))
+        self.hint = shortened(hint)
         self.context: Mapping[str, object] = {} if context is None else context
 
 
@@ -196,6 +222,13 @@ class Problem:
     excerpt: str = ""
     """The source line, with the offending span underlined on a line below it."""
 
+    def __post_init__(self) -> None:
+        """Shorten what is long."""
+        object.__setattr__(self, "message", shortened(self.message, _MESSAGE))
+        object.__setattr__(self, "hint", shortened(self.hint, _HINT))
+        if len(self.excerpt) > _EXCERPT // 4:
+            object.__setattr__(self, "excerpt", _narrowed(self.excerpt))
+
     @property
     def context(self) -> Mapping[str, object]:
         """Return where the mistake is; what is not known is left out."""
@@ -205,7 +238,8 @@ class Problem:
         )
 
     def __str__(self) -> str:
-        place = ":".join([self.file, *(str(n) for n in (self.line, self.column) if n)])
+        file = shortened(self.file, _FILE)
+        place = ":".join([file, *(str(n) for n in (self.line, self.column) if n)])
         parts = [f"{place}: {self.message}"]
         if self.excerpt:
             parts.append("\n".join("    " + line for line in self.excerpt.splitlines()))
@@ -224,7 +258,9 @@ class InputError(ProgrammingError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n\n".join(str(problem) for problem in self.problems))
+        super().__init__()
+        # Every mistake is told, however many there are; each is short by itself.
+        self.args = ("\n\n".join(str(problem) for problem in self.problems),)
         if self.problems:
             first = self.problems[0]
             self.code, self.context, self.hint = first.code, first.context, first.hint

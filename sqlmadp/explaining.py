@@ -6,19 +6,18 @@ queries select, so this is what the release answers the statement from.
 
 from __future__ import annotations
 
+from sqlmadp.accuracy import unit_noise
 from sqlmadp.answer.explain import explain
 from sqlmadp.answer.reconstruct import Estimate, recut
 from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.plan import Plan
 from sqlmadp.release import asked_and_released, select
 from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.bind import bind, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import Statement, explained, split
-from sqlmadp.strategy.cache import StrategyCache, default_directory
 
 
 def explain_text(
@@ -48,12 +47,8 @@ def explain_statement(plan: Plan, statement: Statement, analyst: str | None = No
 
 def _expected(asked: Asked, domain: Domain, number: int | None) -> Estimate:
     """Return what a reader would read once the plan is released; it has no values."""
-    strategy = select(asked, StrategyCache(default_directory()))
-    everything = tuple(range(len(strategy.blocks)))
-    reads = everything if number is None else strategy.reads[number]
-    return Estimate(
-        domain,
-        tuple(recut(strategy.blocks[place], asked.cuts, domain) for place in reads),
-        (),
-        noise_variance(strategy.sensitivity, asked.epsilon_per_record),
-    )
+    strategy = select(asked)
+    blocks = unit_noise(strategy, asked.epsilon_per_record)
+    reads = range(len(blocks)) if number is None else strategy.reads[number]
+    read = tuple(recut(blocks[place], asked.cuts, domain) for place in reads)
+    return Estimate(domain, read, (), noise_variance=1.0)

@@ -14,9 +14,9 @@ from sqlmadp.answer.files import as_json
 from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked
 from sqlmadp.certificate import Certificate, Join, Skipped
+from sqlmadp.core.mechanism.bounds import Bounds
 from sqlmadp.errors import Error, NotSupportedError, Problem
-from sqlmadp.mechanism.bounds import Bounds
-from sqlmadp.preview import Preview, Previews
+from sqlmadp.preview import Previews
 from sqlmadp.private import Ledger
 from sqlmadp.rehearsal import Rehearsal
 from sqlmadp.release import Release, Results
@@ -88,7 +88,7 @@ def plan_figures(previews: Previews, least: Mapping[str, Fraction]) -> dict[str,
         "mechanisms": {
             name: {"unsupported": str(each)}
             if isinstance(each, NotSupportedError)
-            else _mechanism(asked, each)
+            else _mechanism(each)
             for name, each in previews.items()
         },
     }
@@ -108,39 +108,44 @@ def _late(previews: Previews) -> dict[str, Any]:
     }
 
 
-def _mechanism(asked: Asked, preview: Preview) -> dict[str, Any]:
-    outcome = preview.outcome
-    names = [analyst.name for analyst in asked.plan.analysts]
+def _mechanism(certificate: Certificate) -> dict[str, Any]:
+    names = list(certificate.analysts)
     return {
-        "total_error": outcome.total_error,
-        **_beside(outcome.total_error, preview.bounds),
-        "sharing_ratio": outcome.sharing_ratio,
-        "interference": outcome.worst_interference,
-        **({"joins": _joins(preview.joins)} if preview.joins else {}),
+        "promised": certificate.promise,
+        "total_error": certificate.total,
+        **_beside(certificate.total, certificate.bounds),
+        "relative": certificate.relative,
+        "sharing_ratio": certificate.sharing_ratio,
+        "interference": certificate.worst_interference,
+        "interference_within_agreement": certificate.worst_within_agreement,
+        **({"joins": _joins(certificate.joins)} if certificate.joins else {}),
         "interference_matrix": {
             joining: {
-                other: float(outcome.interference[i, j]) for j, other in enumerate(names) if i != j
+                name: standing.interference[joining]
+                for name, standing in certificate.analysts.items()
+                if joining in standing.interference
             }
-            for i, joining in enumerate(names)
+            for joining in names
         },
-        "analysts": _standings(asked, preview),
+        "analysts": _standings(certificate),
     }
 
 
-def _standings(asked: Asked, preview: Preview) -> dict[str, Any]:
-    outcome = preview.outcome
+def _standings(certificate: Certificate) -> dict[str, Any]:
     return {
-        analyst.name: {
-            "share": str(analyst.share),
-            "error": outcome.errors[i],
-            "alone": outcome.alone[i],
-            "ratio": outcome.ratios[i],
+        name: {
+            "share": str(standing.share),
+            "error": standing.now,
+            "alone": standing.alone,
+            "ratio": standing.ratio,
+            "interference": dict(standing.interference),
+            "interference_within_agreement": dict(standing.within_agreement),
             "queries": [
-                {"name": query.name, "rows": query.rows, "rmse": query.rmse}
-                for query in preview.queries[i]
+                {"name": each.name, "rows": each.rows, "rmse": each.rmse, "factor": each.factor}
+                for each in standing.statements
             ],
         }
-        for i, analyst in enumerate(asked.plan.analysts)
+        for name, standing in certificate.analysts.items()
     }
 
 
@@ -157,7 +162,7 @@ def rehearsal_figures(rehearsal: Rehearsal) -> dict[str, Any]:
             {"columns": list(columns), "questions": questions}
             for columns, questions in rehearsal.measured.items()
         ],
-        "analysts": _standings(rehearsal.asked, rehearsal.preview),
+        "analysts": _standings(rehearsal.preview),
     }
 
 
@@ -188,23 +193,14 @@ def certificate_figures(certificate: Certificate) -> dict[str, Any]:
     """Return a certificate as ``release --json`` prints it."""
     return {
         "mechanism": certificate.mechanism,
-        "promised": certificate.promised,
+        "promised": certificate.promise,
+        "relative": certificate.relative,
         "error_meaning": certificate.error_meaning,
         "total_error": certificate.total,
         **_beside(certificate.total, certificate.bounds),
-        "analysts": {
-            name: {
-                "share": str(standing.share),
-                "alone": standing.alone,
-                "error": standing.now,
-                "ratio": standing.ratio,
-                "interference": dict(standing.interference),
-            }
-            for name, standing in certificate.analysts.items()
-        },
+        "analysts": _standings(certificate),
         "joins": _joins(certificate.joins),
         **({"skipped": [_skipped(s) for s in certificate.skipped]} if certificate.skipped else {}),
-        **({"plainer": list(certificate.plainer)} if certificate.plainer else {}),
     }
 
 
@@ -235,12 +231,22 @@ def release_figures(release: Release, results: Results) -> dict[str, Any]:
 
 def query_figures(release: Release, result: Result) -> dict[str, Any]:
     """Return what ``query --json`` prints."""
-    return _budget(release) | {"result": as_json(result)}
+    meaning = {"error_meaning": release.asked.domain.error_meaning}
+    return _budget(release) | meaning | {"result": as_json(result)}
 
 
 def result_figures(result: Result) -> dict[str, Any]:
     """Return what ``query --json`` prints for EXPLAIN, which needs no release."""
     return {"result": as_json(result)}
+
+
+def staged_figures(analyst: str, listed: Result) -> dict[str, Any]:
+    """Return what ``staged --json`` prints: what an analyst has handed in."""
+    names = [name for name, _ in listed.columns]
+    return {
+        "analyst": analyst,
+        "statements": [dict(zip(names, row, strict=True)) for row in listed.rows],
+    }
 
 
 def _budget(release: Release) -> dict[str, Any]:

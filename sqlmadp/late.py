@@ -3,7 +3,7 @@
 A plan to which analysts were added, all else unchanged, is not measured anew.  What was measured
 stays; the newcomers bring an epsilon of their own, which is all that is charged; one more
 measurement complements the earlier ones, and everybody's answers are reconstructed from all of
-them.  Nobody's expected error rises: see `mechanism.complement`.
+them.  Nobody's expected error rises: see `core.mechanism.complement`.
 
 What was released before must be what the plan still says: the same statements, the same schema,
 and the same epsilon of each analyst, as exact fractions (``share * epsilon``).  If only epsilons
@@ -18,18 +18,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sqlmadp.answer.reconstruct import recut, weighed
+import numpy as np
+
+from sqlmadp.answer.reconstruct import measured_rows
 from sqlmadp.asked import Asked
+from sqlmadp.core.collective import Joint
+from sqlmadp.core.mechanism import mechanism
+from sqlmadp.core.mechanism.complement import Added, Complement
 from sqlmadp.errors import InternalError, PlanError, Problem
-from sqlmadp.mechanism.base import JointStrategy
-from sqlmadp.mechanism.complement import Added, Complement
-from sqlmadp.mechanism.independent import Independent
 from sqlmadp.plan import Plan
 from sqlmadp.private import Ledger, Measurement
 from sqlmadp.schema.domain import Domain
-from sqlmadp.schema.marginal import Block
-from sqlmadp.strategy.cache import StrategyCache
-from sqlmadp.table.old_blocks import as_blocks
+from sqlmadp.table.rows import Rows
 
 ROUNDING = 1e-9
 """By how much more an error may seem to be once more is known."""
@@ -94,43 +94,61 @@ def everything(measurement: Measurement, ledger: Ledger) -> tuple[Measurement, .
     return (*earlier, measurement)
 
 
-def known_rows(measurements: Sequence[Measurement], domain: Domain) -> tuple[Block, ...]:
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One measurement of several: who was in by then, and what it added."""
+
+    members: tuple[str, ...]
+    epsilon: Fraction
+    """What the newcomers brought."""
+    rows: tuple[Rows, ...]
+    """With noise of variance 1."""
+
+
+def stages_of(measurements: Sequence[Measurement], domain: Domain) -> list[Stage]:
+    """Return the stages that were measured, oldest first."""
+    return [
+        Stage(tuple(each.metadata["members"]), each.epsilon, known_rows([each], domain))
+        for each in measurements
+    ]
+
+
+def known_rows(measurements: Sequence[Measurement], domain: Domain) -> tuple[Rows, ...]:
     """Return the rows of all measurements, scaled to noise of variance 1."""
     rows = []
     for measurement in measurements:
-        cuts: Mapping[str, list[float]] = measurement.metadata["cuts"]
         weight = 1 / (math.sqrt(2) * measurement.scale)
-        for block in as_blocks(measurement.blocks):
-            rows.append(weighed(recut(block, cuts, domain), weight))
+        rows += [block.times(weight) for block in measured_rows(measurement, domain)]
     return tuple(rows)
 
 
-def complement(asked: Asked, base: Base, cache: StrategyCache | None) -> JointStrategy:
+def complement(asked: Asked, base: Base) -> Joint:
     """Return what the newcomers measure, with the numbers of all blocks that each analyst reads.
 
-    Blocks are numbered through all measurements.  Under Independent newcomers add their own
-    strategies, and everybody keeps to their own.
+    Blocks are numbered through all measurements.  Under a mechanism that keeps everybody to their
+    own rows, newcomers add their own strategies.
     """
     plan = asked.plan
     new, brought = base.newcomers(plan), bringing(plan)
     known = known_rows(base.measurements, asked.domain)
     names = [analyst.name for analyst in plan.analysts]
-    if plan.mechanism == "independent":
-        workloads = [w for name, w in zip(names, asked.workloads, strict=True) if name in new]
-        added = Independent(cache=cache).select(workloads, [brought[name] for name in new])
+    chosen = mechanism(plan.mechanism)
+    if chosen.separate:
+        members = [n for n, name in enumerate(names) if name in new]
+        added = chosen.select(asked.collective.of(members))
         reads = _own_reads(base) | {
             name: tuple(len(known) + number for number in own)
             for name, own in zip(new, added.reads, strict=True)
         }
-        return JointStrategy(added.blocks, added.sensitivity, tuple(reads[n] for n in names))
-    choice = Complement(known=known, cache=cache)
+        errors = np.full(len(names), np.nan)
+        return Joint(added.blocks, added.total, tuple(reads[n] for n in names), errors)
+    choice = Complement(known=known)
     neighbours = asked.domain.records_between_neighbours
     epsilons = [brought[name] / neighbours if name in new else None for name in names]
-    chosen = choice.select(asked.workloads, epsilons)
-    _check(asked, base, choice, chosen)
-    added = chosen.strategy
-    everyone = tuple(range(len(known) + len(added.blocks)))
-    return JointStrategy(added.blocks, added.sensitivity, (everyone,) * len(names))
+    found = choice.select(asked.collective, epsilons)
+    _check(asked, base, choice, found)
+    everyone = tuple(range(len(known) + len(found.strategy.blocks)))
+    return replace(found.strategy, reads=(everyone,) * len(names))
 
 
 def _check(asked: Asked, base: Base, choice: Complement, chosen: Added) -> None:
@@ -138,9 +156,8 @@ def _check(asked: Asked, base: Base, choice: Complement, chosen: Added) -> None:
     new = base.newcomers(asked.plan)
     there = [n for n, analyst in enumerate(asked.plan.analysts) if analyst.name not in new]
     epsilon = base.epsilon(asked.plan) / asked.domain.records_between_neighbours
-    before = choice.errors(None, [asked.workloads[n] for n in there], epsilon)
-    after = [chosen.errors[n] for n in there]
-    if any(now > (1 + ROUNDING) * was for was, now in zip(before, after, strict=True)):
+    before = choice.errors(None, [asked.collective.workloads[n] for n in there], epsilon)
+    if (chosen.errors[there] > (1 + ROUNDING) * before).any():
         raise InternalError("an error would rise by what newcomers add; nothing was spent")
 
 

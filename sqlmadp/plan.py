@@ -6,6 +6,8 @@
     mechanism = "waterfilling"         # this one if the line is left out
     nonnegative = true                 # optional: no count below zero
     consistent  = true                 # optional: counts are integers that add up
+    measure     = "squared"            # optional: add up squared errors, as the paper does;
+                                       # otherwise errors are relative to asking one by one
     late        = false                # optional: a plan with more analysts than one that was
                                        # released is a new release, not an addition to it
     skip_refused = true                # optional: go on without statements that are refused
@@ -45,7 +47,7 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sqlmadp.analysts import Analyst, dialect_named, epsilon_brought, read_analysts
 from sqlmadp.errors import PlanError
@@ -60,23 +62,16 @@ if TYPE_CHECKING:
     from sqlmadp.private.engines import Source
     from sqlmadp.release import Progress, Release
 
-MECHANISMS = (
-    "independent",
-    "identity",
-    "utilitarian",
-    "weighted_utilitarian",
-    "waterfilling",
-    "pareto",
-    "ratchet",
-)
-"""The mechanisms that a plan may name."""
-
 DEFAULT_MECHANISM = "waterfilling"
 
 _KEYS = (
     *("schema", "source", "epsilon", "mechanism", "nonnegative", "consistent", "late"),
-    *("skip_refused", "ledger", "analysts", "limits", "dialect", "csv"),
+    *("skip_refused", "ledger", "analysts", "limits", "dialect", "csv", "measure"),
 )
+
+Measure = Literal["relative", "squared"]
+MEASURES: tuple[Measure, ...] = ("relative", "squared")
+"""What is made small: errors relative to asking one by one, or the plain sum of squares."""
 
 
 _HEAD = re.compile("[0-9a-f]{64}")
@@ -107,6 +102,8 @@ class Plan:
     """Whether answers come from an estimate with no cell below zero; no part of the release."""
     consistent: bool = False
     """Whether counts are integers that add up; no part of the release."""
+    measure: Measure = "relative"
+    """How errors of different statements are made comparable."""
     late: bool = True
     """Whether analysts who were added to a completed release only add what they bring."""
     skip_refused: bool = False
@@ -131,6 +128,7 @@ class Plan:
         dialect = dialect_named(root)
         limits = _limits(root)
         nonnegative, consistent = (_switch(root, name) for name in ("nonnegative", "consistent"))
+        measure = _measure(root)
         late = _switch(root, "late", default=True)
         skip_refused = _switch(root, "skip_refused")
         csv = read_csv_format(root)
@@ -149,6 +147,7 @@ class Plan:
             limits=limits,
             nonnegative=nonnegative,
             consistent=consistent,
+            measure=measure,
             late=late,
             skip_refused=skip_refused,
             csv=csv,
@@ -175,10 +174,10 @@ class Plan:
     # The heavy parts are imported when they are used: they dominate start-up.
 
     def preview(self, *mechanisms: str, progress: Progress = lambda _: None) -> Previews:
-        """Return what the named mechanisms, or all, would give everyone; reads no data."""
-        from sqlmadp.outlook import preview_plan  # noqa: PLC0415
+        """Return what the plan's mechanism, or those named, would give everyone; reads no data."""
+        from sqlmadp.preview import preview_plan  # noqa: PLC0415
 
-        return preview_plan(self, mechanisms or MECHANISMS, progress)
+        return preview_plan(self, mechanisms or (self.mechanism,), progress)
 
     def release(
         self,
@@ -193,9 +192,8 @@ class Plan:
         told the same, and what it raises ends the release.
         """
         from sqlmadp.release import release  # noqa: PLC0415
-        from sqlmadp.strategy.cache import StrategyCache, default_directory  # noqa: PLC0415
 
-        return release(self, StrategyCache(default_directory()), progress, notice, confirm)
+        return release(self, progress, notice, confirm)
 
     def released(self, *, notice: Progress = lambda _: None) -> Release:
         """Return the completed release, or raise NotReleasedError; spends and reads nothing."""
@@ -206,11 +204,24 @@ class Plan:
 
 def _mechanism(root: Table) -> str:
     given = root.values.get("mechanism", DEFAULT_MECHANISM)
+    if given == DEFAULT_MECHANISM:
+        return DEFAULT_MECHANISM
+    from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415 - It is slow to load.
+
     if isinstance(given, str) and given in MECHANISMS:
         return given
     hint = suggest(given, MECHANISMS) if isinstance(given, str) else ""
     root.refuse("mechanism", ", ".join(show(name) for name in MECHANISMS), hint=hint)
     return DEFAULT_MECHANISM
+
+
+def _measure(root: Table) -> Measure:
+    given = root.values.get("measure", MEASURES[0])
+    for known in MEASURES:
+        if given == known:
+            return known
+    root.refuse("measure", " or ".join(show(name) for name in MEASURES))
+    return MEASURES[0]
 
 
 def _switch(root: Table, name: str, *, default: bool = False) -> bool:

@@ -1,59 +1,30 @@
-"""Preview: what every mechanism would give every analyst, before anything is spent."""
+"""Preview: what ``release`` would give the analysts of a plan, before anything is spent.
+
+A plan that is not released yet is measured at once.  A plan to which analysts were added after a
+release keeps what was measured, whatever its mechanism; the newcomers' part is all that is chosen
+and charged (`late`), so that is what is shown.  Reads the ledger, and no data.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
-
+from sqlmadp.accuracy import unit_noise
 from sqlmadp.answer.result import number
 from sqlmadp.answer.table import TextTable
 from sqlmadp.asked import Asked
-from sqlmadp.certificate import Join, joins
-from sqlmadp.errors import NotSupportedError
-from sqlmadp.late import Base
-from sqlmadp.mechanism.base import settled
-from sqlmadp.mechanism.bounds import Bounds, bounds
-from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.fairness import Outcome, compared, noise_variance
-from sqlmadp.mechanism.searches import searches, weighted_searches
-from sqlmadp.schema.marginal import Block
-from sqlmadp.sql.bind import BoundQuery
-from sqlmadp.strategy.cache import StrategyCache
-from sqlmadp.strategy.parallel import select_all
-from sqlmadp.workload.solver import Solver, solver_for
-from sqlmadp.workload.variances import variances_of
-
-Matrix = NDArray[np.float64]
+from sqlmadp.certificate import Certificate, certify, certify_late
+from sqlmadp.core.mechanism import MECHANISMS
+from sqlmadp.errors import NotSupportedError, ProgrammingError
+from sqlmadp.late import Base, Stage, find_base, stages_of
+from sqlmadp.plan import Plan
+from sqlmadp.private import Ledger
+from sqlmadp.release import added
 
 
-@dataclass(frozen=True)
-class QueryError:
-    """The expected error of one query."""
-
-    name: str
-    rows: int
-    rmse: float
-    """Root of the mean expected squared error over the query's counts."""
-
-
-@dataclass(frozen=True, eq=False)
-class Preview:
-    """One mechanism's expected errors, analyst by analyst and query by query."""
-
-    outcome: Outcome
-    bounds: Bounds
-    queries: tuple[tuple[QueryError, ...], ...]
-    joins: tuple[Join, ...] = ()
-    """In the order of joining, under a mechanism in which analysts join one after the other."""
-
-
-class Previews(dict[str, Preview | NotSupportedError]):
-    """Previews by mechanism; one that cannot serve this domain says why instead."""
+class Previews(dict[str, Certificate | NotSupportedError]):
+    """Certificates by mechanism; one that cannot serve this domain says why instead."""
 
     def __init__(self, asked: Asked, base: Base | None = None) -> None:
         super().__init__()
@@ -69,121 +40,69 @@ class Previews(dict[str, Preview | NotSupportedError]):
         return self._table().html()
 
     def _table(self) -> TextTable:
-        """Return the expected error of every analyst, summed over answers, by mechanism."""
+        """Return the expected error of every analyst, by mechanism."""
         names = [analyst.name for analyst in self.asked.plan.analysts]
         titles = [*names, "total error", "largest sharing ratio", "largest interference"]
         rows = []
         for mechanism, each in self.items():
             figures = [""] * len(titles)
-            if isinstance(each, Preview):
-                given = each.outcome
-                figures = [number(error) for error in (*given.errors, given.total_error)]
-                figures += [f"{given.sharing_ratio:.3f}", f"{given.worst_interference:.3f}"]
+            if isinstance(each, Certificate):
+                figures = [number(standing.now) for standing in each.analysts.values()]
+                figures += [number(each.total), f"{each.sharing_ratio:.3f}"]
+                figures += [f"{each.worst_interference:.3f}"]
             rows.append([mechanism, *figures])
         headers = [("mechanism", False), *((title, True) for title in titles)]
         return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
 
 
-def preview(
-    asked: Asked,
-    mechanisms: Iterable[str],
-    cache: StrategyCache | None,
-    progress: Callable[[str], None] = lambda _: None,
-) -> dict[str, Preview | NotSupportedError]:
-    """Return each mechanism's preview; a mechanism that cannot serve this domain says why."""
-    previews: dict[str, Preview | NotSupportedError] = {}
-    mechanisms = list(mechanisms)
-    wanted = searches(mechanisms, asked.workloads)
-    select_all(wanted, cache, progress=selecting(progress))
-    shares = [analyst.share for analyst in asked.plan.analysts]
-    weighted = weighted_searches(mechanisms, asked.workloads, shares, cache)
-    select_all(weighted, cache, progress=selecting(progress))
-    with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
-        lowest = bounds(asked.workloads, asked.epsilon_per_record, cache)
-        for name in mechanisms:
-            progress(f"mechanism {name}")
-            try:
-                previews[name] = _preview(asked, name, cache, lowest, leaving_out(name, progress))
-            except NotSupportedError as error:
-                previews[name] = error
+def preview_plan(
+    plan: Plan, mechanisms: Sequence[str], progress: Callable[[str], None]
+) -> Previews:
+    """Return what a release with each mechanism would give the analysts of a plan."""
+    if unknown := [name for name in mechanisms if name not in MECHANISMS]:
+        raise ProgrammingError(f"no mechanism {unknown[0]!r}; there are {', '.join(MECHANISMS)}")
+    progress("binding statements")
+    asked = Asked.bind(plan)
+    previews = Previews(asked, base_of(asked))
+    for name in mechanisms:
+        progress(f"mechanism {name}")
+        try:
+            previews[name] = preview(asked, previews.base, name, progress)
+        except NotSupportedError as error:
+            previews[name] = error
     return previews
 
 
-def selecting(progress: Callable[[str], None]) -> Callable[[int, int], None]:
-    """Return what tells how many strategies are selected."""
-    return lambda done, total: progress(f"selecting strategies: {done} of {total}")
+def preview(
+    asked: Asked,
+    base: Base | None,
+    name: str,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Certificate:
+    """Return what a release with one mechanism would give; with ``base``, as an addition to it."""
+    if base is None:
+        return certify(asked, name, progress=_leaving_out(name, progress))
+    asked = replace(asked, plan=replace(asked.plan, mechanism=name))
+    strategy = added(asked, base)
+    names = tuple(analyst.name for analyst in asked.plan.analysts)
+    charge = base.epsilon(asked.plan)
+    rows = unit_noise(strategy, charge / asked.domain.records_between_neighbours)
+    stages = [*stages_of(base.measurements, asked.domain), Stage(names, charge, tuple(rows))]
+    return certify_late(asked, stages, strategy.reads)
 
 
-def leaving_out(name: str, progress: Callable[[str], None]) -> Callable[[int, int], None]:
-    """Return what tells how many analysts were left out of a mechanism's collective."""
+def _leaving_out(name: str, progress: Callable[[str], None]) -> Callable[[int, int], None]:
+    """Return a callback that reports how many analysts were left out of the collective."""
     return lambda done, total: progress(f"mechanism {name}: {done} of {total} left out")
 
 
-def _preview(
-    asked: Asked,
-    name: str,
-    cache: StrategyCache | None,
-    lowest: Bounds,
-    progress: Callable[[int, int], None],
-) -> Preview:
-    shares = [analyst.share for analyst in asked.plan.analysts]
-    epsilon = asked.epsilon_per_record
-    mechanism = settled(MECHANISMS[name](asked.columns, cache), asked.workloads, shares)
-    strategy = mechanism.select(asked.workloads, shares)
-    variance = noise_variance(strategy.sensitivity, epsilon)
-    read = read_from(asked, strategy.blocks, strategy.reads)
-    errors = tuple(variance * each.total for each in read)
-    expected = compared(
-        mechanism, strategy, asked.workloads, shares, epsilon, together=errors, progress=progress
-    )
-    queries = tuple(each.queries(variance) for each in read)
-    return Preview(expected, lowest, queries, joins(asked, mechanism))
-
-
-@dataclass(frozen=True, eq=False)
-class Read:
-    """The variances of an analyst's queries from the rows that the analyst reads."""
-
-    asked: tuple[BoundQuery, ...]
-    blocks: tuple[Matrix, ...]
-    """One variance a row of every block of the workload, in units of the noise variance.
-
-    A query's rows are scaled by the root of its weight.
-    """
-
-    @property
-    def total(self) -> float:
-        """Return the sum of all variances."""
-        return math.fsum(float(block.sum()) for block in self.blocks)
-
-    def queries(self, variance: float) -> tuple[QueryError, ...]:
-        """Return the expected error of every query, from rows of noise of the given variance."""
-        found, left = [], list(self.blocks)
-        for query in self.asked:
-            count = len(query.aggregates)
-            own, left = left[:count], left[count:]
-            rows = np.concatenate([np.zeros(0), *own])
-            mean = float(rows.mean()) if len(rows) else 0.0  # No group, no answer, no error.
-            mean /= float(query.statement.weight)
-            found.append(QueryError(query.name, query.rows, float(np.sqrt(variance * mean))))
-        return tuple(found)
-
-
-def read_from(
-    asked: Asked, rows: Sequence[Block], reads: Sequence[tuple[int, ...]]
-) -> tuple[Read, ...]:
-    """Return what each analyst's queries are known to from those rows that each one reads.
-
-    Whoever reads the same and asks the same is worked out once.
-    """
-    solvers: dict[tuple[int, ...], Solver] = {}
-    known: dict[tuple[tuple[int, ...], tuple[Block, ...]], tuple[Matrix, ...]] = {}
-    found = []
-    for numbers, workload, own in zip(reads, asked.workloads, asked.queries, strict=True):
-        if numbers not in solvers:
-            solvers[numbers] = solver_for([rows[number] for number in numbers])
-        key = (numbers, workload.blocks)
-        if key not in known:
-            known[key] = variances_of(workload, solvers[numbers])
-        found.append(Read(own, known[key]))
-    return tuple(found)
+def base_of(asked: Asked) -> Base | None:
+    """Return the completed release that a plan adds, or has added, analysts to."""
+    plan = asked.plan
+    if not plan.ledger_path.exists():
+        return None
+    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
+        stored = ledger.find(asked.release_id)
+        if stored is not None and not stored.metadata.get("earlier"):
+            return None  # Everybody was measured at once.
+        return find_base(asked, ledger)

@@ -14,18 +14,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sqlmadp.asked import Asked
+from sqlmadp.certificate import Certificate
 from sqlmadp.checking import compare_with_catalogue, source_identity
-from sqlmadp.errors import InputError, NotSupportedError
+from sqlmadp.errors import InputError
 from sqlmadp.late import Base, find_base
-from sqlmadp.outlook import late_preview
 from sqlmadp.plan import Plan
-from sqlmadp.preview import Preview, preview
+from sqlmadp.preview import preview
 from sqlmadp.private import Ledger
 from sqlmadp.private.engines.identity import Identity
-from sqlmadp.private.ledger_place import check_place
-from sqlmadp.private.tie import check_tie
+from sqlmadp.private.ledger_binding import check_binding
+from sqlmadp.private.ledger_file import check_place
 from sqlmadp.release import Progress
-from sqlmadp.strategy.cache import StrategyCache
 from sqlmadp.trial import prepare, without_failing
 
 
@@ -41,7 +40,7 @@ class Rehearsal:
     """When this release was completed, if it was: releasing it again is free."""
     measured: Mapping[tuple[str, ...], int]
     """How many questions would be measured over which columns."""
-    preview: Preview
+    preview: Certificate
     epsilon: Fraction
     """What it would charge: the plan's, or what newcomers bring to a completed release."""
     added_to: str | None = None
@@ -53,9 +52,7 @@ class Rehearsal:
         return self.budget - self.spent
 
 
-def rehearse(
-    plan: Plan, cache: StrategyCache | None, progress: Progress = lambda _: None
-) -> Rehearsal:
+def rehearse(plan: Plan, progress: Progress = lambda _: None) -> Rehearsal:
     """Try everything but the release itself; raise what the release would raise."""
     progress("binding statements")
     asked = without_failing(Asked.bind_sound(plan))
@@ -63,23 +60,15 @@ def rehearse(
         raise InputError(problems)
     progress("looking at the ledger")
     spent, completed, base = _look(asked, source_identity(plan))
-    ready = prepare(asked, lambda _: base, cache, progress)
+    ready = prepare(asked, lambda _: base, progress)
     asked = ready.asked
-    found = _preview(asked, cache) if base is None else late_preview(asked, base, cache)
-    blocks = ready.strategy.blocks
+    found = preview(asked, base, asked.plan.mechanism)
+    blocks = ready.strategy.measured
     measured: dict[tuple[str, ...], int] = {}
     for block in blocks:
-        scope = block.marginal.scope
-        measured[scope] = measured.get(scope, 0) + block.rows
+        measured[block.scope] = measured.get(block.scope, 0) + block.count
     time = None if base is None else base.time
     return Rehearsal(asked, plan.budget, spent, completed, measured, found, ready.epsilon, time)
-
-
-def _preview(asked: Asked, cache: StrategyCache | None) -> Preview:
-    found = preview(asked, [asked.plan.mechanism], cache)[asked.plan.mechanism]
-    if isinstance(found, NotSupportedError):
-        raise found
-    return found
 
 
 def _look(asked: Asked, identity: Identity) -> tuple[Fraction, str | None, Base | None]:
@@ -87,7 +76,7 @@ def _look(asked: Asked, identity: Identity) -> tuple[Fraction, str | None, Base 
     plan = asked.plan
     if not plan.ledger_path.exists() and plan.head is None:
         check_place(plan.ledger_path)
-        check_tie(identity, plan.ledger_path, tuple)
+        check_binding(identity, plan.ledger_path, tuple)
         return Fraction(0), None, None
     with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
         known = [charge.time for charge in ledger.charges if charge.release == asked.release_id]
@@ -95,5 +84,5 @@ def _look(asked: Asked, identity: Identity) -> tuple[Fraction, str | None, Base 
             return ledger.spent, known[0], None
         base = find_base(asked, ledger)
         ledger.require(plan.epsilon if base is None else base.epsilon(plan))
-        check_tie(identity, ledger.path, lambda: ledger.heads)
+        check_binding(identity, ledger.path, lambda: ledger.heads)
         return ledger.spent, None, base

@@ -13,47 +13,51 @@ What is charged is answered: all that ``answer`` makes was made before, from mad
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from threadpoolctl import threadpool_limits
+import numpy as np
 
 from sqlmadp.answer.draws import COUNT
 from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reader import Reader
-from sqlmadp.answer.reconstruct import Estimate
+from sqlmadp.answer.reconstruct import Estimate, joint_scopes, measured_rows
 from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked, Refused
 from sqlmadp.bug_report import reporting
-from sqlmadp.certificate import Certificate, Skipped, certify
+from sqlmadp.certificate import Certificate, Skipped, certify, certify_late
+from sqlmadp.core.collective import Joint
 from sqlmadp.errors import (
     Error,
+    NotCoveredError,
     NotReleasedError,
     NotSupportedError,
     OperationalError,
     Problem,
     ProgrammingError,
 )
-from sqlmadp.joining import certify_late
 from sqlmadp.known_answers import known_answers
-from sqlmadp.late import Base, bringing, complement, everything, find_base, known_rows
-from sqlmadp.mechanism.base import JointStrategy
-from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.fairness import expected_errors
+from sqlmadp.late import (
+    Base,
+    bringing,
+    complement,
+    everything,
+    find_base,
+    known_rows,
+    stages_of,
+)
 from sqlmadp.plan import Plan
 from sqlmadp.private import Ledger, Measurement, measure
-from sqlmadp.private.tie import stored
-from sqlmadp.private.together import answer_bytes
+from sqlmadp.private.engines.scope_batches import answer_bytes
+from sqlmadp.private.ledger_binding import stored
 from sqlmadp.schema.domain import Domain
-from sqlmadp.schema.kronecker import contents
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import Statement, split
 from sqlmadp.staging import held
-from sqlmadp.strategy.cache import StrategyCache, default_directory
-from sqlmadp.table.old_blocks import as_blocks
 
 Progress = Callable[[str], None]
 """Told the name of each stage as it begins."""
@@ -121,18 +125,16 @@ class Release:
     @cached_property
     def certificate(self) -> Certificate:
         """Return what the release gives each analyst, beside what each would have had alone."""
-        plainer = tuple(self.measurement.metadata.get("plainer", ()))
-        return replace(self._certified(), skipped=self._skipped, plainer=plainer)
+        return replace(self._certified(), skipped=self._skipped)
 
     def _certified(self) -> Certificate:
-        cache = StrategyCache(default_directory())
         reads = tuple(tuple(self._reads(each.name)) for each in self.asked.plan.analysts)
         if len(self.measurements) > 1:
-            return certify_late(self.asked, self.measurements, reads, cache)
+            return certify_late(self.asked, stages_of(self.measurements, self.asked.domain), reads)
         neighbours = self.asked.domain.records_between_neighbours
-        sensitivity = self.measurement.sensitivity // neighbours
-        measured = JointStrategy(as_blocks(self.measurement.blocks), sensitivity, reads)
-        return certify(self.asked, cache, measured)
+        total = self.measurement.sensitivity // neighbours
+        blocks = measured_rows(self.measurement, self.asked.domain)
+        return certify(self.asked, measured=(blocks, total, reads))
 
     def stating_errors(self) -> Release:
         """Return the release with columns for errors in its results; what is known is kept."""
@@ -229,7 +231,6 @@ class Release:
 
 def release(
     plan: Plan,
-    cache: StrategyCache | None,
     progress: Progress = lambda _: None,
     notice: Progress = lambda _: None,
     confirm: Progress = lambda _: None,
@@ -257,7 +258,7 @@ def release(
             base = find_base(asked, ledger)
             # Before the work of selecting, and before any data.
             ledger.require(asked.plan.epsilon if base is None else base.epsilon(asked.plan))
-            ready = prepare(asked, lambda asked: find_base(asked, ledger), cache, progress)
+            ready = prepare(asked, lambda asked: find_base(asked, ledger), progress)
             asked, base = ready.asked, ready.base
 
             def announce() -> None:
@@ -269,7 +270,7 @@ def release(
 
             progress("measuring")
             measurement = measure(
-                ready.strategy.blocks,
+                ready.strategy.measured,
                 source=plan.table,
                 domain=asked.domain,
                 ledger=ledger,
@@ -295,21 +296,20 @@ def _tell(asked: Asked, intention: str, notice: Progress) -> None:
     notice(intention)
 
 
-def require_memory(strategy: JointStrategy, domain: Domain, limits: Limits) -> None:
+def require_memory(strategy: Joint, domain: Domain, limits: Limits) -> None:
     """Raise NotSupportedError, before any data, if measuring would take too much memory."""
-    marginals = [block.marginal for block in strategy.blocks]
-    scopes = {marginal.scope for marginal in marginals}
+    scopes = {block.scope for block in strategy.measured}
     # The engine holds what it counted a second time.
-    counting = 2 * answer_bytes(domain, marginals) // 2**20
+    counting = 2 * answer_bytes(domain, strategy.measured) // 2**20
     if counting > limits.memory:
         raise NotSupportedError(
             f"this release would count the cells of {len(scopes):,} sets of columns, which could "
             f"take {counting:,} MB; {limits.memory:,} are allowed. Nothing was read or spent. Ask "
             f"for fewer columns at once. {advice('memory')}"
         )
-    rows = sum(block.rows for block in strategy.blocks)
+    rows = sum(block.count for block in strategy.measured)
     if rows > limits.measured_rows:
-        finest = max(strategy.blocks, key=lambda block: block.rows).marginal.scope
+        finest = max(strategy.measured, key=lambda block: block.count).scope
         raise NotSupportedError(
             f"this release would measure {rows:,} strategy queries, most of them over "
             f"{', '.join(finest)}; {limits.memory:,} MB are enough for {limits.measured_rows:,}. "
@@ -321,7 +321,11 @@ def released(plan: Plan, notice: Progress = lambda _: None) -> Release:
     """Return the completed release of a plan without spending or reading anything."""
     _, done = asked_and_released(plan, notice)
     if done is None:
-        raise NotReleasedError("this plan has not been released yet; run 'sqlmadp release' first")
+        raise NotReleasedError(
+            f"the release of plan {str(plan.path)!r} is pending, so there are no rows yet. EXPLAIN "
+            "in front of a statement shows how exact its answer would be. The curator runs: "
+            f"sqlmadp release {shlex.quote(str(plan.path))}"
+        )
     return done
 
 
@@ -392,9 +396,9 @@ def _left_out(analyst: str, query: str) -> Problem:
     return Problem(file="", code="skipped", message=f"{query!r} of {analyst!r} was skipped")
 
 
-def _strategy(measurement: Measurement) -> tuple[bytes, float]:
-    """Return what tells whether two measurements are of the same strategy with the same noise."""
-    return contents(as_blocks(measurement.blocks)), measurement.scale
+def _strategy(measurement: Measurement) -> tuple[tuple[bytes, ...], float]:
+    """Return a fingerprint of a measurement's strategy and noise."""
+    return tuple(block.fingerprint for block in measurement.blocks), measurement.scale
 
 
 def processing(plan: Plan) -> Processing:
@@ -402,22 +406,19 @@ def processing(plan: Plan) -> Processing:
     return Processing(nonnegative=plan.nonnegative, consistent=plan.consistent)
 
 
-def select(asked: Asked, cache: StrategyCache | None) -> JointStrategy:
+def select(asked: Asked) -> Joint:
     """Return the plan's strategy, checked to answer every query of every analyst."""
-    plan = asked.plan
-    mechanism = MECHANISMS[plan.mechanism](asked.columns, cache)
-    with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
-        strategy = mechanism.select(asked.workloads, [a.share for a in plan.analysts])
-        # Raises if a query is not covered.
-        expected_errors(strategy, asked.workloads, asked.epsilon_per_record)
+    strategy = asked.outcome().strategy
+    if not np.isfinite(strategy.errors).all():
+        raise NotCoveredError("the selected strategy does not answer every statement")
     for reads in set(strategy.reads):
-        processing(plan).check([strategy.blocks[number] for number in reads])
+        processing(asked.plan).check([strategy.blocks[number] for number in reads])
     return strategy
 
 
-def added(asked: Asked, base: Base, cache: StrategyCache | None) -> JointStrategy:
+def added(asked: Asked, base: Base) -> Joint:
     """Return what newcomers add to a completed release."""
-    strategy = complement(asked, base, cache)
+    strategy = complement(asked, base)
     blocks = (*known_rows(base.measurements, asked.domain), *strategy.blocks)
     for reads in set(strategy.reads):
         processing(asked.plan).check([blocks[number] for number in reads])
@@ -452,18 +453,19 @@ def _intention(asked: Asked, ledger: Ledger, base: Base | None) -> str:
     return f"this is a new release: it charges epsilon {asked.plan.epsilon} to {budget}; {changed}"
 
 
-def metadata_of(asked: Asked, strategy: JointStrategy, base: Base | None) -> dict[str, object]:
+def metadata_of(asked: Asked, strategy: Joint, base: Base | None) -> dict[str, object]:
     """Return what a reader needs beside the measurement, as plain JSON values."""
     reads = sorted(zip(asked.places, strategy.reads, strict=True))
     earlier = () if base is None else base.measurements
+    joint = joint_scopes(strategy.blocks)
     return {
         "reads": [list(blocks) for _, blocks in reads],
         "cuts": asked.cuts,
         "schema": asked.schema_id,
         "members": {name: str(epsilon) for name, epsilon in bringing(asked.plan).items()},
         "earlier": [measurement.release for measurement in earlier],
+        **({"joint": joint} if joint else {}),
         **({"skipped": _skipped_names(asked)} if asked.refused else {}),
-        **({"plainer": list(strategy.plainer)} if strategy.plainer else {}),
     }
 
 

@@ -2,10 +2,18 @@
 
     sqlmadp:///plan.toml?analyst=alice         relative to the working folder
     sqlmadp:////data/plan.toml?analyst=alice   from the root
+    ...?analyst=alice&errors=true              with columns for standard errors and 95% intervals
+    ...?analyst=alice&dialect=postgres         with another dialect of SQL than the plan's own
 
 One table is there, the private one, with the columns that the schema declares; public tables are
 there too.  Reflection reads the schema file and nothing else.  Statements are DuckDB's SQL:
 names are matched in any case, and whatever is not a counting SELECT is refused.
+
+Tools that use engines commit by themselves, so the dialect connects with ``stage=False``: before
+the release a SELECT is checked and has no rows, and only ``HAND IN SELECT ...`` hands it in, and
+returns all that was handed in.  Statements that are built in Python have an option for it:
+
+    connection.execute(select(...), execution_options={"hand_in": "by_ward"})  # or True: no name
 """
 
 from __future__ import annotations
@@ -19,6 +27,8 @@ from sqlalchemy.engine import URL, default, reflection
 from sqlalchemy.engine.interfaces import (
     ConnectArgsType,
     DBAPIConnection,
+    DBAPICursor,
+    ExecutionContext,
     ReflectedColumn,
     ReflectedForeignKeyConstraint,
     ReflectedIndex,
@@ -41,6 +51,8 @@ _TYPES: dict[str, Callable[[], TypeEngine[Any]]] = {
     "DATE": types.DATE,
     "TIMESTAMP": types.TIMESTAMP,
 }
+
+_SWITCH = {"true": True, "false": False}
 
 
 class _Preparer(compiler.IdentifierPreparer):
@@ -77,21 +89,34 @@ class SqlmadpDialect(default.DefaultDialect):
 
     def create_connect_args(self, url: URL) -> ConnectArgsType:
         """Return what ``sqlmadp.connect`` is called with."""
-        given = dict(url.query)
-        analyst, dialect = given.pop("analyst", None), given.pop("dialect", None)
-        several = isinstance(dialect, tuple)
-        if not url.database or not isinstance(analyst, str) or several or given or url.host:
+        named: dict[str, Any] = dict(url.query)
+        known = {"analyst"} <= named.keys() <= {"analyst", "dialect", "errors"}
+        single = all(isinstance(value, str) for value in named.values())
+        errors = named.get("errors", "false")
+        if not (url.database and known and single) or url.host or errors not in _SWITCH:
             raise ArgumentError(
-                "an address of sqlmadp names a plan and one analyst, maybe a dialect of SQL, and "
-                "nothing else: sqlmadp:///plan.toml?analyst=alice"
+                "an address of sqlmadp names a plan and one analyst, maybe a dialect of SQL and "
+                "errors=true, and nothing else: sqlmadp:///plan.toml?analyst=alice"
             )
-        named = {} if dialect is None else {"dialect": dialect}
-        return (url.database,), {"analyst": analyst, **named}
+        return (url.database,), named | {"errors": _SWITCH[errors], "stage": False}
 
     def do_ping(self, dbapi_connection: DBAPIConnection) -> bool:
         """Tell that a connection is alive: it is as long as it is open."""
         dbapi_connection.cursor().close()
         return True
+
+    def do_execute(
+        self,
+        cursor: DBAPICursor,
+        statement: str,
+        parameters: Any,
+        context: ExecutionContext | None = None,
+    ) -> None:
+        """Execute a statement; with the option ``hand_in``, hand it in."""
+        name = context.execution_options.get("hand_in") if context is not None else None
+        if name:
+            statement = f"HAND IN {'' if name is True else f'AS {name} '}{statement}"
+        cursor.execute(statement, parameters)
 
     def _get_server_version_info(self, connection: Connection) -> tuple[int, ...]:
         from importlib.metadata import version  # noqa: PLC0415

@@ -4,11 +4,11 @@
     census.staged/health.sql      what health has handed in, every statement under its name
 
 The curator may read these files like any other; a release binds them along with the files
-that the plan names.  A commit adds all of its statements or none: the longer file is written
-aside, synced and moved into place, so a reader sees it as it was or as it will be.  One lock
-orders commits and releases: nothing is handed in while a release is being made, and no two
-commits write over each other, whichever threads or processes they come from.  The lock is on
-the plan's folder, ends with its process, and leaves nothing behind.
+that the plan names.  Statements are added all or none, and withdrawn one by one: the new file is
+written aside, synced and moved into place, so a reader sees it as it was or as it will be.  One
+lock orders changes and releases: nothing is handed in or withdrawn while a release is being made,
+and no two changes write over each other, whichever threads or processes they come from.  The lock
+is on the plan's folder, ends with its process, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEADER = "-- Statements that were handed in from a connection. A release answer
 
 @contextmanager
 def held(folder: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock of the plans in ``folder``: alone for a commit, shared by releases."""
+    """Hold the lock of the plans in ``folder``: alone for a change, shared by releases."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
@@ -62,7 +62,7 @@ def _lock(descriptor: int, folder: Path, kind: int) -> None:
         else:
             return
         raise OperationalError(
-            f"a release or another commit in {str(folder)!r} has been under way for "
+            f"a release or another change in {str(folder)!r} has been under way for "
             f"{_WAIT_SECONDS:.0f} seconds; nothing was done. Try again when it has ended"
         )
 
@@ -77,7 +77,8 @@ def _unusable(folder: Path, error: OSError) -> OperationalError:
 def staged_statements(path: Path, limits: Limits = DEFAULT) -> list[Statement]:
     """Return what was handed in at ``path``, a file that need not exist."""
     text = _text(path)
-    return [] if text is None else split(text, file=str(path), limits=limits)
+    # Without a statement once all of them are withdrawn, which is no mistake here.
+    return [] if text in {None, _HEADER} else split(text or "", file=str(path), limits=limits)
 
 
 def _text(path: Path) -> str | None:
@@ -127,13 +128,49 @@ def hand_in(
     statements: Sequence[Statement],
     known: Sequence[Statement],
     limits: Limits = DEFAULT,
-) -> None:
-    """Add statements to the file at ``path``, all or none; the caller holds the lock.
+) -> list[str]:
+    """Add statements to the file at ``path``, all or none, and return the names of those added.
 
-    ``known`` is all that the analyst has handed in, at ``path`` and in files of their own.
+    ``known`` is all that the analyst has handed in, at ``path`` and in files of their own.  The
+    caller holds the lock.
     """
-    if added := new_statements(statements, known):
-        _append(path, added, limits)
+    added = new_statements(statements, known)
+    if added:
+        before = _text(path) or _HEADER
+        _write(path, before + "".join(map(_written, added)), added, limits)
+    return [statement.name for statement in added]
+
+
+def withdraw(
+    path: Path, name: str, known: Sequence[Statement], limits: Limits = DEFAULT
+) -> Statement:
+    """Take the statement called ``name`` out of the file at ``path``, and return it.
+
+    ``known`` is as for `hand_in`, and the caller holds the lock.
+    """
+    staged = staged_statements(path, limits)
+    found = [each for each in staged if each.name.casefold() == name.casefold()]
+    if not found:
+        raise _not_staged(name, staged, known)
+    left = [each for each in staged if each is not found[0]]
+    _write(path, _HEADER + "".join(map(_written, left)), left, limits)
+    return found[0]
+
+
+def _not_staged(
+    name: str, staged: Sequence[Statement], known: Sequence[Statement]
+) -> ProgrammingError:
+    for statement in known:
+        if statement.name.casefold() == name.casefold():
+            return ProgrammingError(
+                f"{name!r} was not handed in from a connection: it is in {statement.file!r}. "
+                "Nothing was withdrawn. Delete it from that file, or ask the curator to"
+            )
+    names = ", ".join(each.name for each in staged) or "none"
+    return ProgrammingError(
+        f"you have handed in no statement called {name!r}; nothing was withdrawn. "
+        f"Those that can be withdrawn: {names}"
+    )
 
 
 def _free_name(taken: set[str]) -> str:
@@ -143,33 +180,35 @@ def _free_name(taken: set[str]) -> str:
     return f"staged_{number}"
 
 
-def _append(path: Path, added: Sequence[Statement], limits: Limits) -> None:
+def _write(path: Path, text: str, last: Sequence[Statement], limits: Limits) -> None:
+    """Write the file whole or not at all; its last statements must read back as ``last``."""
     try:
-        before = _text(path) or _HEADER
-        # The semicolon stands on a line of its own, since a statement may end in a comment.
-        after = before + "".join(f"\n{_comments(each)}{each.text}\n;\n" for each in added)
-        _check_reads_back(after, path, added, limits)
+        _check_reads_back(text, path, last, limits)
         path.parent.mkdir(exist_ok=True)
-        _replace(path, after)
+        _replace(path, text)
     except OSError as error:
         raise OperationalError(
-            f"what was staged cannot be written to {str(path)!r} ({error.strerror}); "
-            "nothing was handed in. Ask the curator for access to that folder"
+            f"{str(path)!r} cannot be written ({error.strerror}), so nothing was handed in or "
+            "withdrawn. Ask the curator for access to that folder"
         ) from None
 
 
-def _comments(statement: Statement) -> str:
-    """Return what stands above a statement: its name and, unless they are plain, the rest."""
-    said = f"-- name: {statement.name}\n"
+def _written(statement: Statement) -> str:
+    """Return a statement as it is in the file: its name and, unless they are plain, the rest."""
+    said = f"\n-- name: {statement.name}\n"
     said += f"-- weight: {statement.weight}\n" if statement.weight != 1 else ""
-    return said + (f"-- dialect: {statement.dialect}\n" if statement.dialect != "duckdb" else "")
+    said += f"-- dialect: {statement.dialect}\n" if statement.dialect != "duckdb" else ""
+    # The semicolon has a line of its own, since a statement may end in a comment.
+    return f"{said}{statement.text}\n;\n"
 
 
-def _check_reads_back(text: str, path: Path, added: Sequence[Statement], limits: Limits) -> None:
-    """Refuse to write a file that would be read as other statements than were staged."""
-    last = split(text, file=str(path), limits=limits)[-len(added) :]
-    if [(s.name, s.key, s.weight) for s in last] != [(s.name, s.key, s.weight) for s in added]:
-        raise InternalError("the staged statements would not read back; nothing was handed in")
+def _check_reads_back(text: str, path: Path, last: Sequence[Statement], limits: Limits) -> None:
+    """Refuse to write a file that would be read as other statements than were meant."""
+    if not last:
+        return
+    read = split(text, file=str(path), limits=limits)[-len(last) :]
+    if [(s.name, s.key, s.weight) for s in read] != [(s.name, s.key, s.weight) for s in last]:
+        raise InternalError("the statements would not read back; nothing was changed")
 
 
 def _replace(path: Path, text: str) -> None:

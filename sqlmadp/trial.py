@@ -31,11 +31,9 @@ from sqlmadp.answer.made_up import MADE_UP
 from sqlmadp.answer.rows import Desk
 from sqlmadp.asked import Asked, Refused
 from sqlmadp.bug_report import reporting
+from sqlmadp.core.collective import Joint
 from sqlmadp.errors import Error, NotCoveredError, NotSupportedError, Problem, UnfitPlanError
 from sqlmadp.late import Base
-from sqlmadp.mechanism.base import JointStrategy
-from sqlmadp.mechanism.searches import searches
-from sqlmadp.preview import QueryError, selecting
 from sqlmadp.private import Measurement
 from sqlmadp.private.blocks import grain
 from sqlmadp.private.measure import calibrate
@@ -52,9 +50,6 @@ from sqlmadp.report.content import assemble
 from sqlmadp.report.page import page
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.statements import Statement
-from sqlmadp.strategy.cache import StrategyCache
-from sqlmadp.strategy.parallel import select_all
-from sqlmadp.table.old_blocks import as_blocks
 
 DRAWS = 2
 """Simulated releases from a made-up one: errors are made once more, and nobody reads them."""
@@ -75,7 +70,7 @@ class Ready:
     """The completed release that it adds analysts to, if it does."""
     epsilon: Fraction
     """What it will be charged."""
-    strategy: JointStrategy
+    strategy: Joint
     metadata: dict[str, object]
     trial: Release
     """A release of made-up values, which keeps what the real answers need."""
@@ -84,7 +79,6 @@ class Ready:
 def prepare(
     asked: Asked,
     find_base: Callable[[Asked], Base | None],
-    cache: StrategyCache | None,
     progress: Progress = lambda _: None,
 ) -> Ready:
     """Select what to measure and try all that follows; raise what is refused, all at once.
@@ -95,7 +89,7 @@ def prepare(
     while True:
         base = find_base(asked)
         try:
-            ready = _selected(asked, base, cache, progress)
+            ready = _selected(asked, base, progress)
         except UnfitPlanError:
             raise
         except NotSupportedError as error:
@@ -113,7 +107,7 @@ def prepare(
 
 def without_failing(asked: Asked) -> Asked:
     """Return what is left when every statement was tried by itself; raise all that is refused."""
-    desk = Desk(asked.plan.limits.outer_seconds)
+    desk = Desk(asked.plan.limits)
     failed = [
         Refused(analyst.name, query.name, problem)
         for analyst, own in zip(asked.plan.analysts, asked.queries, strict=True)
@@ -126,16 +120,11 @@ def without_failing(asked: Asked) -> Asked:
     return left
 
 
-def _selected(
-    asked: Asked, base: Base | None, cache: StrategyCache | None, progress: Progress
-) -> Ready:
+def _selected(asked: Asked, base: Base | None, progress: Progress) -> Ready:
     plan = asked.plan
-    if base is None:
-        wanted = searches([plan.mechanism], asked.workloads)
-        select_all(wanted, cache, progress=selecting(progress))
     progress("selecting a strategy")
     epsilon = plan.epsilon if base is None else base.epsilon(plan)
-    strategy = select(asked, cache) if base is None else added(asked, base, cache)
+    strategy = select(asked) if base is None else added(asked, base)
     require_memory(strategy, asked.domain, plan.limits)
     metadata = metadata_of(asked, strategy, base)
     earlier = () if base is None else base.measurements
@@ -163,10 +152,10 @@ def _blamed(asked: Asked, error: NotSupportedError) -> Refused:
     """Return the finest statement: without it, what is too large to be selected for is smaller."""
     _, query, name = max(
         (
-            (block.marginal.size, query, analyst.name)
+            (rows.size, query, analyst.name)
             for analyst, own in zip(asked.plan.analysts, asked.queries, strict=True)
             for query in own
-            for block in query.aggregates
+            for rows in query.aggregates
         ),
         key=lambda each: each[0],
     )
@@ -180,16 +169,14 @@ def _blamed(asked: Asked, error: NotSupportedError) -> Refused:
 
 
 def made_up(
-    asked: Asked, strategy: JointStrategy, epsilon: Fraction, metadata: Mapping[str, object]
+    asked: Asked, strategy: Joint, epsilon: Fraction, metadata: Mapping[str, object]
 ) -> Measurement:
     """Return a measurement of a strategy without any data: all of its values are 0."""
-    calibrated = calibrate(strategy.blocks, domain=asked.domain, epsilon=epsilon)
+    calibrated = calibrate(strategy.measured, domain=asked.domain, epsilon=epsilon)
     return Measurement(
         release=asked.release_id,
         blocks=calibrated.blocks,
-        values=tuple(
-            np.zeros(block.rows, dtype=np.int64) for block in as_blocks(calibrated.blocks)
-        ),
+        values=tuple(np.zeros(block.count, dtype=np.int64) for block in calibrated.blocks),
         grains=tuple(grain(block) for block in calibrated.blocks),
         scales=calibrated.scales,
         epsilon=epsilon,
@@ -258,6 +245,5 @@ def _write(trial: Release, results: Results) -> None:
     with tempfile.TemporaryDirectory(prefix="sqlmadp-trial-") as folder:
         for form in FORMATS:
             write_results(results, Path(folder), form)
-    errors = [[QueryError(query.name, query.rows, 1.0) for query in own] for own in asked.queries]
     certificates = {asked.plan.mechanism: trial.certificate}
-    page(assemble(asked, certificates, errors, results=results), "trial")
+    page(assemble(asked, certificates, results=results), "trial")

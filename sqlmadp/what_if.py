@@ -19,9 +19,10 @@ from pathlib import Path
 
 from sqlmadp.analysts import Analyst
 from sqlmadp.asked import Asked
+from sqlmadp.certificate import Certificate
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.plan import Plan
-from sqlmadp.preview import Preview, Previews
+from sqlmadp.preview import Previews
 
 DIGITS = 6
 """Significant digits of a least epsilon, rounded up."""
@@ -70,11 +71,11 @@ def least_epsilons(previews: Previews, targets: Mapping[str, float]) -> dict[str
     return {
         name: least_epsilon(previews.asked, each, targets)
         for name, each in previews.items()
-        if targets and isinstance(each, Preview)
+        if targets and isinstance(each, Certificate)
     }
 
 
-def least_epsilon(asked: Asked, preview: Preview, targets: Mapping[str, float]) -> Fraction:
+def least_epsilon(asked: Asked, preview: Certificate, targets: Mapping[str, float]) -> Fraction:
     """Return the least epsilon with which the RMSE of every named query meets its target.
 
     A target names a query, of whichever analysts have one of that name, or ``analyst.query``.
@@ -83,15 +84,15 @@ def least_epsilon(asked: Asked, preview: Preview, targets: Mapping[str, float]) 
     for name, target in targets.items():
         found = [
             query.rmse
-            for analyst, own in zip(asked.plan.analysts, preview.queries, strict=True)
-            for query in own
-            if name in (query.name, f"{analyst.name}.{query.name}")
+            for analyst, standing in preview.analysts.items()
+            for query in standing.statements
+            if name in (query.name, f"{analyst}.{query.name}")
         ]
         if not found:
             listed = [
-                f"{analyst.name}.{query.name}"
-                for analyst, own in zip(asked.plan.analysts, preview.queries, strict=True)
-                for query in own
+                f"{analyst}.{query.name}"
+                for analyst, standing in preview.analysts.items()
+                for query in standing.statements
             ]
             raise ProgrammingError(
                 f"no query named {name!r}. Queries in this plan: {', '.join(listed)}"

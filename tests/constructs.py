@@ -22,7 +22,6 @@ from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 
 PAGE = Path(__file__).parent.parent / "docs" / "sql.md"
-README = PAGE.parent.parent / "README.md"
 Marks = tuple[str, str]
 MARKS: Marks = ("<!-- constructs -->\n", "<!-- end of constructs -->\n")
 CODE_MARKS: Marks = ("<!-- codes -->\n", "<!-- end of codes -->\n")
@@ -178,7 +177,7 @@ def write(marks: Marks, table: str, page: Path = PAGE) -> None:
 
 
 if __name__ == "__main__":
-    for page in (PAGE, README):
+    for page in (PAGE,):
         write(MARKS, fragment(), page)
     write(CODE_MARKS, codes_table())
     write(LIMIT_MARKS, limits_table())

@@ -18,7 +18,8 @@ import duckdb
 import numpy as np
 
 from sqlmadp.schema.domain import Column, Domain, Unit
-from sqlmadp.schema.marginal import Marginal, Partition
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 WORDS = ["a", "A", "b", "B", "ä", "Ä", "a ", " a", "it's", "\\", "\\n", "a\nb", "%", '"', "", "`"]
 WORDS += ["é", "e\u0301", "ß", "ss", "I", "ı", "😀", "null", "NaN", "?", "$1", "--", "a\tb"]
@@ -98,7 +99,7 @@ class EngineCase:
     stored: tuple[Stored, ...]
     records: list[tuple]
     domain: Domain
-    marginals: list[Marginal]
+    marginals: list[Rows]
 
     @classmethod
     def number(cls, number):
@@ -174,8 +175,8 @@ class EngineCase:
         names = [column.name for column in self.domain.columns]
         for _, cells in kept:
             place = 0
-            for name, partition in zip(marginal.scope, marginal.partitions, strict=True):
-                place = place * partition.size + partition.labels[cells[names.index(name)]]
+            for name, partition in zip(marginal.scope, marginal.parts, strict=True):
+                place = place * partition.size + partition.pieces[cells[names.index(name)]]
             counts[place] += 1
         return counts
 
@@ -319,7 +320,7 @@ class _Maker:
         names = [column.name for column in domain.columns]
         for _ in range(self.random.randint(1, 5)):
             scope = sorted(self.random.sample(names, self.random.randint(0, min(3, len(names)))))
-            yield Marginal(
+            yield Rows(
                 tuple(scope),
                 tuple(self.partition(domain.column(name).size) for name in scope),
             )
@@ -327,4 +328,4 @@ class _Maker:
     def partition(self, size):
         if self.random.random() < 0.7:
             return Partition.finest(size)
-        return Partition.of(np.array([self.random.randint(0, 2) for _ in range(size)]))
+        return Partition.flat(np.array([self.random.randint(0, 2) for _ in range(size)]))

@@ -24,6 +24,7 @@ import sqlmadp
 from sqlmadp.answer.draws import laplace
 from sqlmadp.answer.errors import result_of
 from sqlmadp.answer.processing import Processing
+from sqlmadp.answer.reconstruct import Sums
 from sqlmadp.answer.rows import Desk
 from sqlmadp.cli import main
 from sqlmadp.errors import Error
@@ -31,10 +32,10 @@ from sqlmadp.plan import Plan
 from sqlmadp.private import Ledger
 from sqlmadp.schema.declaration import read_schema
 from sqlmadp.schema.domain import Domain
-from sqlmadp.schema.marginal import Block, Marginal, row_major_strides
 from sqlmadp.sql.bind import bind_each, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split_each
+from sqlmadp.table.rows import Rows
 
 EXACT = "1000000000"
 """An epsilon at which the noise rounds to nothing."""
@@ -94,33 +95,28 @@ class Exact:
     def __init__(self, world: World, domain: Domain) -> None:
         self._world, self._domain = world, domain
 
-    def answers(self, block: Block) -> np.ndarray:
-        return block.matrix @ self._counts(block.marginal)
+    def answers(self, rows: Rows) -> np.ndarray:
+        return rows.matrix @ self._counts(rows)
 
-    def simulated(self, block: Block) -> np.ndarray:
-        noise = [np.rint(3 * laplace(draw, 0, block.rows)) for draw in range(2)]
-        return self.answers(block)[:, None] + np.column_stack(noise)
+    def simulated(self, rows: Rows) -> np.ndarray:
+        noise = [np.rint(3 * laplace(draw, 0, rows.count)) for draw in range(2)]
+        return self.answers(rows)[:, None] + np.column_stack(noise)
 
-    def rmse(self, block: Block) -> np.ndarray:
-        return np.ones(block.rows)
+    def rmse(self, rows: Rows) -> np.ndarray:
+        return np.ones(rows.count)
 
-    def noise(self, block: Block) -> np.ndarray:
-        return np.ones((block.rows, 1))
+    def sum_rmse(self, parts: Sums) -> np.ndarray:
+        return np.ones(parts[0][1].shape[0])
 
-    def _counts(self, marginal: Marginal) -> np.ndarray:
-        """Return the records in every cell of a marginal."""
-        places = [self._place(name) for name in marginal.scope]
-        strides = row_major_strides(marginal.shape)
-        cells = [
-            sum(
-                int(partition.labels[cells[record[place]]]) * stride
-                for (place, cells), partition, stride in zip(
-                    places, marginal.partitions, strides, strict=True
-                )
-            )
-            for record in self._world.records
-        ]
-        return np.bincount(np.array(cells, dtype=np.int64), minlength=marginal.size)
+    def _counts(self, rows: Rows) -> np.ndarray:
+        """Return, for every vertex, the sum over records of the products of their weights."""
+        records = self._world.records
+        weights = np.ones((1, len(records)))
+        for name, part in zip(rows.scope, rows.parts, strict=True):
+            place, cells = self._place(name)
+            own = part.functions[:, [cells[record[place]] for record in records]].toarray()
+            weights = (weights[:, None, :] * own[None, :, :]).reshape(-1, len(records))
+        return weights.sum(axis=1)
 
     def _place(self, name: str) -> tuple[int, dict[object, int]]:
         """Return the place of a column in records, and the cell of each of its values."""

@@ -6,15 +6,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from small_tables import SIZES, histogram, total
+from small_collectives import random_collective
 
-from sqlmadp.certificate import _measured
+from sqlmadp.certificate import _as_measured
 from sqlmadp.cli import main
-from sqlmadp.mechanism import fairness
-from sqlmadp.mechanism.fairness import outcome
-from sqlmadp.mechanism.identity import Identity
-from sqlmadp.mechanism.waterfilling import Waterfilling
-from sqlmadp.workload.workload import Workload
+from sqlmadp.core.mechanism import mechanism
+from sqlmadp.core.mechanism.bounds import bounds
+from sqlmadp.core.mechanism.fairness import outcome
+from sqlmadp.plan import Plan
 
 QUESTIONS = {
     "alice": "SELECT age, COUNT(*) AS n FROM visits GROUP BY age",
@@ -28,18 +27,20 @@ def run(*arguments):
     return done.stdout
 
 
-@pytest.mark.parametrize("command", ["plan", "release"])
-def test_it_is_part_of_what_is_printed_with_the_figures_of_the_json(plans, command):
+def test_what_is_printed_after_a_release_has_the_figures_of_the_json(plans):
     shares = {"alice": "3/4", "bob": "1/4"}
     path = plans.write(QUESTIONS, mechanism="waterfilling", shares=shares)
     figures = json.loads(run("release", path, "--json"))["certificate"]
-    text = run(command, path).partition("Certificate: ")[2]
+    text = run("release", path).partition("Certificate: ")[2]
     assert text.startswith("waterfilling, epsilon 1")
     lines = text.splitlines()
     for name, given in figures["analysts"].items():
         line = next(line for line in lines if line.startswith(name))
         assert given["share"] in line
-        assert f"{given['ratio']:.3f}" in line
+        rerun, kept = (
+            max(given[kind].values()) for kind in ("interference", "interference_within_agreement")
+        )
+        assert line.split()[-3:] == [f"{each:.3f}" for each in (given["ratio"], rerun, kept)]
     alice, bob = (figures["analysts"][name]["interference"] for name in ("alice", "bob"))
     assert any(line.split() == ["alice", f"{bob['alice']:.3f}"] for line in lines)
     assert any(line.split() == ["bob", f"{alice['bob']:.3f}"] for line in lines)
@@ -49,23 +50,42 @@ def test_it_is_part_of_what_is_printed_with_the_figures_of_the_json(plans, comma
 
 def test_under_ratchet_a_plan_lists_each_join(plans):
     path = plans.write(QUESTIONS, mechanism="ratchet")
-    text = run("plan", path, "--mechanism", "ratchet")
-    assert "errors after each join" in text
     joins = json.loads(run("plan", path, "--mechanism", "ratchet", "--json"))
     joins = joins["mechanisms"]["ratchet"]["joins"]
     assert [join["analysts"] for join in joins] == [["alice"], ["bob"]]
     assert joins[1]["errors"]["alice"] <= joins[0]["errors"]["alice"]
+    assert "errors after each join" in run("release", path)
 
 
-def test_what_was_measured_is_compared_with_everyone_left_out_at_once_as_if_one_by_one(monkeypatch):
-    asking = [Workload.of([histogram("a", "b")]), Workload.of([histogram("a")])]
-    asking.append(Workload.of([total()]))
-    shares = [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)]
-    # Another machine may have selected another strategy.
-    other = Identity(columns=tuple(SIZES.items())).select(asking, shares)
-    mechanism = _measured(Waterfilling(), other)
-    at_once = outcome(mechanism, asking, shares, Fraction(1))
-    monkeypatch.setattr(fairness, "left_out_at_once", lambda *_: None)
-    one_by_one = outcome(mechanism, asking, shares, Fraction(1))
-    np.testing.assert_allclose(at_once.interference, one_by_one.interference, rtol=1e-9)
-    assert at_once.errors == one_by_one.errors
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["waterfilling", "pareto"])
+def test_of_what_another_machine_measured_interference_is_that_of_its_errors(seed, name):
+    given = outcome(mechanism(name), random_collective(seed), Fraction(1))
+    other = mechanism("identity").select(given.collective)
+    found = _as_measured(given, other.blocks, other.total, other.reads)
+    np.testing.assert_allclose(found.strategy.errors, other.errors, rtol=1e-9)
+    np.testing.assert_allclose(found.errors, given.unit * other.errors, rtol=1e-9)
+    count = len(given.collective)
+    for i in range(count if count > 1 else 0):
+        left = given.mechanism.select(given.collective.without(i)).errors
+        others = [j for j in range(count) if j != i]
+        np.testing.assert_allclose(
+            found.interference[i, others], other.errors[others] / left, rtol=1e-9
+        )
+    same = _as_measured(given, given.strategy.blocks, given.strategy.total, given.strategy.reads)
+    assert same is given
+
+
+@pytest.mark.parametrize("name", ["waterfilling", "utilitarian", "pareto", "ratchet"])
+def test_nothing_is_said_to_be_below_the_least_that_was_found(plans, name):
+    found = Plan.open(plans.write(QUESTIONS, mechanism=name)).preview()[name]
+    above, _ = found.bounds.beside(found.total)
+    assert above >= 1
+    assert f"is {above:.2f} times the least" in found.verdict
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_least_total_that_is_known_is_at_most_what_is_poured(seed):
+    everyone = random_collective(seed)
+    poured = outcome(mechanism("waterfilling"), everyone, Fraction(1)).total_error
+    assert bounds(everyone, Fraction(1)).utilitarian <= poured * (1 + 1e-12)

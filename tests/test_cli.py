@@ -1,6 +1,5 @@
 """The command line: what it prints, where, and with which exit code."""
 
-import functools
 import json
 import re
 import subprocess
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 from sqlmadp.cli import main
 
 TOTAL = "SELECT COUNT(*) AS n FROM visits"
-COMMANDS = ("check", "plan", "release", "query", "ledger")
+COMMANDS = ("check", "plan", "release", "query", "staged", "ledger")
 
 
 def run(*arguments: str | Path):
@@ -49,16 +48,24 @@ def test_bad_usage_is_exit_code_2(plans):
     assert run("nonsense").exit_code == 2
 
 
+EXAMPLE = Path(__file__).parent.parent / "examples" / "covid"
+
+
 @pytest.fixture
-def mechanisms():
-    """What ``plan --json`` says about the paper's running example."""
-    return _paper_example()
+def mechanisms(tmp_path):
+    """What ``plan --json`` says about the paper's running example, with squared errors as there."""
+    schema = EXAMPLE.parent.parent / "schemas" / "covid_deaths.toml"
+    text = (EXAMPLE / "plan.toml").read_text()
+    text = text.replace("../../schemas/covid_deaths.toml", str(schema))
+    for file in EXAMPLE.glob("*.sql"):
+        text = text.replace(f'"{file.name}"', f'"{file}"')
+    plan = tmp_path / "plan.toml"
+    plan.write_text(f'measure = "squared"\n{text}')
+    return figures("plan", plan, "--compare")["mechanisms"]
 
 
-@functools.cache
-def _paper_example():
-    plan = Path(__file__).parent.parent / "examples" / "covid" / "plan.toml"
-    return figures("plan", plan)["mechanisms"]
+def errors(mechanism):
+    return {name: each["error"] for name, each in mechanism["analysts"].items()}
 
 
 class TestPaperExample:
@@ -68,12 +75,12 @@ class TestPaperExample:
         assert analysts["carol"]["alone"] == pytest.approx(18, rel=1e-3)
 
     def test_identity_gives_22_to_each(self, mechanisms):
-        errors = {a: v["error"] for a, v in mechanisms["identity"]["analysts"].items()}
-        assert errors == pytest.approx({"alice": 22, "bob": 22, "carol": 22}, rel=1e-3)
+        expected = {"alice": 22, "bob": 22, "carol": 22}
+        assert errors(mechanisms["identity"]) == pytest.approx(expected, rel=1e-3)
 
     def test_waterfilling_gives_46_and_13(self, mechanisms):
-        errors = {a: v["error"] for a, v in mechanisms["waterfilling"]["analysts"].items()}
-        assert errors == pytest.approx({"alice": 46.2, "bob": 46.2, "carol": 13.2}, rel=1e-3)
+        expected = {"alice": 46.2, "bob": 46.2, "carol": 13.2}
+        assert errors(mechanisms["waterfilling"]) == pytest.approx(expected, rel=1e-3)
 
     def test_utilitarian_violates_the_sharing_incentive_and_waterfilling_does_not(self, mechanisms):
         assert mechanisms["utilitarian"]["sharing_ratio"] > 1
@@ -92,6 +99,12 @@ class TestPaperExample:
             assert {"total_error", "sharing_ratio", "interference", "analysts"} <= set(each)
             assert {"share", "error", "alone", "ratio", "queries"} <= set(each["analysts"]["alice"])
             assert {"name", "rows", "rmse"} <= set(each["analysts"]["alice"]["queries"][0])
+
+    def test_by_itself_the_plans_mechanism_is_shown_in_units_of_asking_one_by_one(self):
+        (shown,) = figures("plan", EXAMPLE / "plan.toml")["mechanisms"].values()
+        assert shown["relative"]
+        expected = {"alice": 46.2 / 198, "bob": 46.2 / 198, "carol": 13.2 / 18}
+        assert errors(shown) == pytest.approx(expected, rel=1e-3)
 
 
 def test_plan_shows_mechanisms_side_by_side_and_reads_no_data(plans):
@@ -149,8 +162,39 @@ def test_query_answers_free_and_refuses_with_what_is_missing(plans):
     assert answered["spent"] == "1"
     refused = run("query", path, "SELECT COUNT(*) FROM visits WHERE age < 7")
     assert refused.exit_code == 1
-    assert "does not measure this combination of 'age'" in refused.stderr
+    assert "does not tell the values 0, 1, 2, 3, 4, ... of 'age' apart" in refused.stderr
     assert refused.stdout == ""
+
+
+def test_staged_lists_and_withdraws_until_the_release_is_made(plans):
+    path = plans.write({"alice": TOTAL, "bob": TOTAL})
+    by_sex = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"
+    of_alice = ("staged", path, "--analyst", "alice")
+    assert run("query", path, f"HAND IN AS first {by_sex}", "--analyst", "alice").exit_code == 0
+    assert run("query", path, f"HAND IN AS second {TOTAL}", "--analyst", "alice").exit_code == 0
+    listed = figures(*of_alice)["statements"]
+    assert [each["name"] for each in listed] == ["q1", "first", "second"]
+    assert [each["file"] for each in listed] == ["alice.sql", *["plan.staged/alice.sql"] * 2]
+    withdrawn = run(*of_alice, "--withdraw", "first")
+    assert withdrawn.exit_code == 0
+    assert re.search(r"^first +withdrawn now ", withdrawn.stdout, re.MULTILINE)
+    assert run("release", path).exit_code == 0
+    refused = run(*of_alice, "--withdraw", "second")
+    assert refused.exit_code == 1
+    assert "'second' cannot be withdrawn from it" in refused.stderr
+    assert {(each["name"], each["state"]) for each in figures(*of_alice)["statements"]} == {
+        ("q1", "released"),
+        ("second", "released"),
+    }
+    assert run("release", path).exit_code == 0
+
+
+def test_staged_needs_an_analyst_of_the_plan(plans):
+    path = plans.write({"alice": TOTAL})
+    assert run("staged", path).exit_code == 2
+    refused = run("staged", path, "--analyst", "eve")
+    assert refused.exit_code == 1
+    assert "there are alice" in refused.stderr
 
 
 def test_ledger_lists_every_charge_by_plan_or_by_file(plans):

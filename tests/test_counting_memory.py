@@ -2,14 +2,16 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
+from sqlmadp.core.collective import Joint
 from sqlmadp.errors import NotSupportedError
-from sqlmadp.mechanism.base import read_by_all
 from sqlmadp.release import require_memory
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import CellBlock, Marginal, Partition
 from sqlmadp.sql.limits import Limits
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 NAMES = [f"c{number:02}" for number in range(80)]
 DOMAIN = Domain(
@@ -18,14 +20,15 @@ DOMAIN = Domain(
         Column(name=n, type="integer", minimum=0, maximum=9, complete=True) for n in NAMES
     ),
 )
-PAIRS = [
-    CellBlock(Marginal(pair, (Partition.finest(10),) * 2), 1)
-    for pair in itertools.combinations(NAMES, 2)
-]
+PAIRS = [Rows(pair, (Partition.finest(10),) * 2, 1) for pair in itertools.combinations(NAMES, 2)]
+
+
+def read_by_all(blocks):
+    return Joint(tuple(blocks), len(blocks), (tuple(range(len(blocks))),), np.zeros(1))
 
 
 def test_the_refusal_names_the_sizes_and_what_to_do():
-    everything = read_by_all(PAIRS, len(PAIRS), 1)
+    everything = read_by_all(PAIRS)
     with pytest.raises(NotSupportedError) as refused:
         require_memory(everything, DOMAIN, Limits(memory=600))
     assert "3,160 sets of columns, which could take 873 MB; 600 are allowed" in str(refused.value)
@@ -34,5 +37,5 @@ def test_the_refusal_names_the_sizes_and_what_to_do():
 
 
 def test_what_fits_is_not_refused():
-    require_memory(read_by_all(PAIRS, len(PAIRS), 1), DOMAIN, Limits(memory=900))
-    require_memory(read_by_all(PAIRS[:30], 30, 1), DOMAIN, Limits(memory=600))
+    require_memory(read_by_all(PAIRS), DOMAIN, Limits(memory=900))
+    require_memory(read_by_all(PAIRS[:30]), DOMAIN, Limits(memory=600))

@@ -76,3 +76,78 @@ def test_an_analyst_who_counts_nothing_is_told_so(plans):
     assert caught.value.code == "nothing-counted"
     both = plans.write({"ann": "SELECT DISTINCT sex FROM visits; SELECT COUNT(*) FROM visits"})
     assert Plan.open(both).release().rows("ann", "q1").tuples() == [("f",), ("m",), (None,)]
+
+
+LONG = ["n" * 90_000, "é" * 50_000, "\U0001f600" * 20_000, "'\"`\n" * 9_000]
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_message_takes_at_most_two_kilobytes_whatever_is_quoted(name):
+    plain = Error(f"there is no {name!r} here", hint=f"Did you mean {name}?")
+    assert len(str(plain).encode()) <= 2048
+    assert len(plain.hint.encode()) <= 2048
+    assert str(plain).startswith("there is no ")
+    assert str(plain).endswith(" here")
+    problem = Problem(
+        file=name,
+        line=10**6,
+        column=10**6,
+        code="rows",
+        message=f"there is no {name!r} here",
+        hint=f"Did you mean {name}?",
+        excerpt=f"{name[:200]}\n{'^' * 200}",
+    )
+    assert len(str(problem).encode()) <= 2048
+    assert "there is no " in str(problem)
+    assert "Did you mean " in str(problem)
+
+
+def test_all_mistakes_are_told_however_many_there_are():
+    problems = [Problem(file="a.sql", code="rows", message=f"mistake {n}") for n in range(500)]
+    told = str(SqlError(problems))
+    assert all(f"mistake {n}" in told.split("\n\n")[n] for n in range(500))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'SELECT COUNT(*) FROM visits WHERE "{}" = 1',
+        "SELECT COUNT(*) FROM visits WHERE age = '{}'",
+        "SELECT COUNT(*) FROM visits WHERE CAST('{}' AS INTEGER) = age",
+        'SELECT COUNT(*) FROM "{}"',
+        'SELECT "{}"(age), COUNT(*) FROM visits',
+        'SELECT COUNT(*) AS "{0}", COUNT(*) AS "{0}", "{0}" + 1 FROM visits',
+        'SELECT CAST(COUNT(*) AS "{}") FROM visits',
+        "SELECT MAX('{}') FROM visits",
+        "SELECT COUNT(*) FROM visits WHERE ${}",
+        "SELECT COUNT(*) FROM visits WHERE age = 1 {}",
+        "-- name: {}\nSELECT COUNT(*) FROM visits",
+        "-- weight: {}\nSELECT COUNT(*) FROM visits",
+        "-- dialect: {}\nSELECT COUNT(*) FROM visits",
+        "-- dialect: postgres\nSELECT COUNT(*) FROM visits WHERE \"{}\" = '{}'",
+    ],
+)
+@pytest.mark.parametrize("name", ["n" * 40_000, "\U0001f600" * 9_000])
+def test_what_is_refused_is_told_in_two_kilobytes(plans, statement, name):
+    path = plans.write({"ann": statement.replace("{}", name).replace("{0}", name)})
+    with pytest.raises(Error) as caught:
+        Plan.open(path).preview("identity")
+    problems = getattr(caught.value, "problems", (caught.value,))
+    assert all(len(str(problem).encode()) <= 2048 for problem in problems)
+
+
+def test_a_plan_with_long_names_and_paths_is_told_in_two_kilobytes(plans):
+    path = plans.write({"ann": "SELECT COUNT(*) FROM visits"})
+    written = path.read_text()
+    for line in (
+        f'mechanism = "{"m" * 50_000}"',
+        f"{'k' * 50_000} = 1",
+        f'epsilon = "{"9" * 5_000}x"',
+    ):
+        key = line.partition(" ")[0]
+        kept = [old for old in written.splitlines() if not old.startswith(f"{key} ")]
+        path.write_text("\n".join([line, *kept]))
+        with pytest.raises(Error) as caught:
+            Plan.open(path)
+        problems = getattr(caught.value, "problems", (caught.value,))
+        assert all(len(str(problem).encode()) <= 2048 for problem in problems)

@@ -33,7 +33,7 @@ def copied(plan: Path, folder: Path) -> Path:
 @pytest.mark.parametrize("plan", PLANS, ids=lambda path: path.parent.name)
 def test_an_example_releases_rows_close_to_the_truth(plan, tmp_path):
     opened = Plan.open(copied(plan, tmp_path))
-    done = release(opened, None)
+    done = release(opened)
     results = done.results()
     assert done.spent == opened.epsilon
     table = duckdb.connect()
@@ -46,7 +46,7 @@ def test_an_example_releases_rows_close_to_the_truth(plan, tmp_path):
             described = tuple((name, str(kind)) for name, kind, *_ in exact.description)
             assert result.columns == described
             assert result.rows
-    assert release(opened, None).results() == results
+    assert release(opened).results() == results
 
 
 def test_there_is_an_example_of_every_kind():
@@ -73,9 +73,9 @@ def test_the_web_example_answers_the_further_query_of_its_readme(tmp_path):
     opened = Plan.open(copied(Path("examples/web/plan.toml"), tmp_path))
     readme = (opened.folder / "README.md").read_text()
     (sql,) = re.findall(r'sqlmadp query plan.toml "(.*?)"', readme)
-    assert release(opened, None).query(sql).rows
+    assert release(opened).query(sql).rows
     with pytest.raises(SqlError, match="cannot answer"):
-        release(opened, None).query(sql.replace("60", "61"))
+        release(opened).query(sql.replace("60", "61"))
 
 
 def test_the_hospital_protects_a_patient_with_all_stays():
@@ -88,7 +88,7 @@ def test_the_hospital_protects_a_patient_with_all_stays():
 
 def test_carol_gets_the_total_to_within_its_error(tmp_path):
     opened = Plan.open(copied(Path("examples/covid/plan.toml"), tmp_path))
-    result = release(opened, None).results()["carol"]["all_deaths"]
+    result = release(opened).results()["carol"]["all_deaths"]
     exact = duckdb.execute(f"SELECT COUNT(*) FROM '{opened.folder / opened.source}'").fetchall()
     (error,) = result.rmse["deaths"]
     # Twenty standard deviations of noise with exponential tails: never by chance.

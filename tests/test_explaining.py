@@ -44,7 +44,7 @@ def explained(path, sql, *further):
 def test_explain_tells_scope_cells_groups_and_answers_and_needs_no_release(path, plans):
     rows = explained(path, "SELECT age, COUNT(*) AS n FROM visits GROUP BY age")
     scope, cells, groups, answers, rmse, note = rows["n"]
-    assert (scope, cells, groups, answers, note) == ("age", 21, 20, 20, "exact")
+    assert (scope, cells, groups, answers, note) == ("age", 21, 20, 20, "known in advance")
     assert rmse > 0
     assert rows.keys() == {"n"}
     assert not (plans.folder / "visits.ledger").exists()
@@ -54,7 +54,7 @@ def test_explain_shows_three_digits_to_people_and_all_to_programs(path):
     sql = "SELECT age, COUNT(*) AS n FROM visits GROUP BY age"
     exact = explained(path, sql)["n"][-2]
     shown = run("query", path, f"EXPLAIN {sql}")[1]
-    assert f" {exact:.3g}  exact" in shown
+    assert f" {exact:.3g}  known in advance" in shown
     assert len(str(exact)) > len(f"{exact:.3g}")
 
 
@@ -62,7 +62,7 @@ def test_explain_says_the_error_that_the_release_states(path):
     *_, before, note = explained(path, "SELECT age, 2 * COUNT(*) AS m FROM visits GROUP BY age")[
         "m"
     ]
-    assert note == "exact"
+    assert note == "known in advance"
     assert run("release", path)[0] == 0
     after = result_of("query", path, "SELECT age, 2 * COUNT(*) AS m FROM visits GROUP BY age")
     errors = after["result"]["rmse"]["m"]
@@ -73,7 +73,7 @@ def test_explain_says_which_errors_depend_on_the_answers_and_which_queries_are_n
     share = "SELECT 100.0 * COUNT_IF(smoker) / COUNT(*) AS share FROM visits"
     *_, rmse, note = explained(path, share)["share"]
     assert rmse is None
-    assert note == "depends on the answers: known after the release"
+    assert note == "available after the release: it depends on the answers"
     *_, rmse, note = explained(path, "SELECT day, COUNT(*) AS n FROM visits GROUP BY day")["n"]
     assert rmse is None
     assert note.startswith("not covered: column 'day' is not part of what the release measured")

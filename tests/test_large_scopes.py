@@ -2,46 +2,80 @@
 
 import json
 
+import duckdb
 import pytest
 from click.testing import CliRunner
 
 import sqlmadp
 from sqlmadp.cli import main
+from sqlmadp.core.select import SEARCHED_VERTICES
 from sqlmadp.plan import Plan
 from sqlmadp.release import release, released
-from sqlmadp.strategy import select as selecting
 from sqlmadp.table.products import Products
 
 EXACT = "1000000000"
 """An epsilon at which the noise rounds to nothing."""
 
+SIDE = 34
+"""Values of each of two columns."""
+
+SCHEMA = f"""
+table = "grid"
+
+[columns.a]
+type = "integer"
+min = 0
+max = {SIDE - 1}
+complete = true
+
+[columns.b]
+type = "integer"
+min = 0
+max = {SIDE - 1}
+complete = true
+"""
+
 
 @pytest.fixture
-def large(monkeypatch):
-    """Let every scope of a few dozen cells be too large for rows over all its cells."""
-    monkeypatch.setattr(selecting, "_known", {})
-    monkeypatch.setattr(selecting, "DENSE_GROUPS", 20)
-    monkeypatch.setattr(selecting, "TOGETHER", 20)
+def grid(plans):
+    """Return a folder whose table has two columns of many values."""
+    (plans.folder / "grid.toml").write_text(SCHEMA)
+    records = f"SELECT i * 7 % {SIDE} AS a, i * i * 5 % 31 AS b FROM range(5000) AS t(i)"
+    duckdb.execute(f"COPY ({records}) TO '{plans.folder / 'grid.parquet'}' (FORMAT parquet)")
+    return plans
+
+
+def written(grid, own, **given):
+    """Write a plan over the grid, at an epsilon without noise."""
+    given = {"epsilon": EXACT, "budget": EXACT} | given
+    return grid.write(own, schema="grid.toml", source="grid.parquet", **given)
 
 
 def statements(step):
-    """Everybody up to an age and a day, for every so many ages and some days."""
-    asked = ["SELECT COUNT(*) AS n FROM visits"]
-    days = ["2024-02-26", "2024-02-28", "2024-03-02", "2024-03-05"]
-    for age in range(0, 20, step):
-        asked += [
-            f"SELECT COUNT(*) AS n FROM visits WHERE age <= {age} AND day <= DATE '{day}'"
-            for day in days
-        ]
-    return ";\n".join(asked) + ";\n"
+    """The total, and the records up to a value of each column, for every ``step``-th pair."""
+    pairs = [divmod(number, SIDE - 1) for number in range(0, (SIDE - 1) ** 2, step)]
+    counts = ", ".join(
+        f"COUNT(*) FILTER (a <= {a} AND b <= {b}) AS n{n}" for n, (a, b) in enumerate(pairs)
+    )
+    return f"SELECT COUNT(*) AS n FROM grid;\nSELECT {counts} FROM grid;\n"
 
 
-def assert_exact(plans, own, results):
+OWN = {"ann": statements(13), "bob": statements(20)}
+
+
+def table(grid):
+    """Return a connection where ``grid`` holds the records."""
+    connection = duckdb.connect()
+    connection.execute(f"CREATE VIEW grid AS FROM '{grid.folder / 'grid.parquet'}'")
+    return connection
+
+
+def assert_exact(grid, own, results):
     """Every answer is what DuckDB counts."""
-    table = plans.table()
+    records = table(grid)
     for name, sql in own.items():
-        exact = [table.execute(each).fetchone()[0] for each in sql.split(";\n") if each]
-        assert [result.rows[0][0] for result in results[name].values()] == exact
+        exact = [records.execute(each).fetchone() for each in sql.split(";\n") if each]
+        assert [result.rows[0] for result in results[name].values()] == exact
 
 
 def has_products(measurement):
@@ -51,54 +85,47 @@ def has_products(measurement):
 @pytest.mark.parametrize(
     "mechanism", ["utilitarian", "weighted_utilitarian", "waterfilling", "independent"]
 )
-def test_a_release_of_products_answers_what_was_asked(plans, large, mechanism):
-    own = {"ann": statements(1), "bob": statements(2)}
-    path = plans.write(own, epsilon=EXACT, budget=EXACT, mechanism=mechanism)
-    plan = Plan.open(path)
-    release(plan, None)
+def test_a_release_of_products_answers_what_was_asked(grid, mechanism):
+    assert SIDE**2 > SEARCHED_VERTICES
+    plan = Plan.open(written(grid, OWN, mechanism=mechanism))
+    release(plan)
     again = released(plan)
     assert has_products(again.measurement)
-    assert_exact(plans, own, again.results())
+    assert_exact(grid, OWN, again.results())
 
 
 @pytest.mark.parametrize("mechanism", ["pareto", "ratchet", "identity"])
-def test_large_scopes_are_answered_whatever_the_mechanism_measures(plans, large, mechanism):
-    own = {"ann": statements(1), "bob": statements(2)}
-    plan = Plan.open(plans.write(own, epsilon=EXACT, budget=EXACT, mechanism=mechanism))
-    release(plan, None)
-    assert_exact(plans, own, released(plan).results())
+def test_large_scopes_are_answered_whatever_the_mechanism_measures(grid, mechanism):
+    plan = Plan.open(written(grid, OWN, mechanism=mechanism))
+    release(plan)
+    assert_exact(grid, OWN, released(plan).results())
 
 
 @pytest.mark.parametrize("mechanism", ["waterfilling", "ratchet"])
-def test_a_late_analyst_is_answered_from_the_products_of_both_releases(plans, large, mechanism):
-    own = {"ann": statements(1), "bob": statements(2)}
-    plans.write(own, mechanism=mechanism)
-    first = (
-        plans.path.read_text()
-        .replace('epsilon = "1"\n', "")
-        .replace('budget = "2"', f'budget = "{EXACT}00"')
-    )
+def test_a_late_analyst_is_answered_from_the_products_of_both_releases(grid, mechanism):
+    written(grid, OWN, mechanism=mechanism, budget=f"{EXACT}00")
     each = f'epsilon = "{EXACT}"\n'
-    first = first.replace('queries = "ann.sql"\n', f'queries = "ann.sql"\n{each}')
-    plans.path.write_text(first.replace('queries = "bob.sql"\n', f'queries = "bob.sql"\n{each}'))
-    release(Plan.open(plans.path), None)
-    own["cat"] = statements(3)
-    (plans.folder / "cat.sql").write_text(own["cat"])
-    with plans.path.open("a") as file:
+    first = grid.path.read_text().replace(each, "")
+    for name in OWN:
+        first = first.replace(f'queries = "{name}.sql"\n', f'queries = "{name}.sql"\n{each}')
+    grid.path.write_text(first)
+    assert has_products(release(Plan.open(grid.path)).measurement)
+    own = OWN | {"cat": statements(25)}
+    (grid.folder / "cat.sql").write_text(own["cat"])
+    with grid.path.open("a") as file:
         file.write(f'[analysts.cat]\nqueries = "cat.sql"\n{each}')
-    late = release(Plan.open(plans.path), None)
-    assert_exact(plans, own, late.results())
-    assert_exact(plans, own, released(Plan.open(plans.path)).results())
+    late = release(Plan.open(grid.path))
+    assert_exact(grid, own, late.results())
+    assert_exact(grid, own, released(Plan.open(grid.path)).results())
 
 
-def test_products_answer_further_questions_and_are_shown_in_a_report(plans, large, tmp_path):
-    own = {"ann": statements(1), "bob": statements(2)}
-    path = plans.write(own, epsilon=EXACT, budget=EXACT)
+def test_products_answer_further_questions_and_are_shown_in_a_report(grid, tmp_path):
+    path = written(grid, OWN)
     before = CliRunner().invoke(main, ["report", str(path), "--out", str(tmp_path / "before.html")])
     assert before.exit_code == 0, before.output
-    release(Plan.open(path), None)
-    further = "SELECT COUNT(*) AS n FROM visits WHERE age > 3 AND day <= DATE '2024-02-28'"
-    [exact] = plans.table().execute(further).fetchone()
+    assert has_products(release(Plan.open(path)).measurement)
+    further = "SELECT COUNT(*) AS n FROM grid WHERE a > 3 AND b <= 20"
+    [[exact]] = table(grid).execute(further).fetchall()
     with sqlmadp.connect(path, analyst="bob") as connection:
         cursor = connection.cursor()
         cursor.execute(further)
@@ -110,10 +137,9 @@ def test_products_answer_further_questions_and_are_shown_in_a_report(plans, larg
 
 
 @pytest.mark.parametrize("option", ["nonnegative", "consistent"])
-def test_post_processed_products_are_exact(plans, large, option):
-    own = {"ann": statements(1), "bob": statements(2)}
-    path = plans.write(own, epsilon=EXACT, budget=EXACT)
+def test_post_processed_products_are_exact(grid, option):
+    path = written(grid, OWN)
     path.write_text(f"{option} = true\n{path.read_text()}")
-    release(Plan.open(path), None)
-    assert_exact(plans, own, released(Plan.open(path)).results())
+    release(Plan.open(path))
+    assert_exact(grid, OWN, released(Plan.open(path)).results())
     assert has_products(released(Plan.open(path)).measurement)

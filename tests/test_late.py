@@ -12,16 +12,17 @@ from scipy import sparse
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.asked import Asked
 from sqlmadp.cli import main
+from sqlmadp.core.mechanism import complement
 from sqlmadp.errors import BudgetExceededError, LedgerError, PlanError
 from sqlmadp.explaining import explain_text
-from sqlmadp.mechanism.complement import Complement
 from sqlmadp.plan import Plan
 from sqlmadp.private import Ledger, Measurement
 from sqlmadp.private.noise import add_discrete_laplace
 from sqlmadp.rehearsal import rehearse
 from sqlmadp.release import release, released
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 ALICE = "-- name: ages\nSELECT age, COUNT(*) AS n FROM visits GROUP BY age"
 BOB = "-- name: smokers\nSELECT smoker, COUNT(*) AS n FROM visits GROUP BY smoker"
@@ -53,10 +54,10 @@ def errors(done, analyst, query):
 
 
 def test_only_the_newcomers_part_is_charged_and_what_was_measured_stays(write):
-    first = release(write("alice", "bob"), None)
+    first = release(write("alice", "bob"))
     assert first.spent == Fraction(1, 2)
     notes = []
-    second = release(write("alice", "bob", "carol"), None, notice=notes.append)
+    second = release(write("alice", "bob", "carol"), notice=notes.append)
     assert second.spent == Fraction(3, 4)
     assert second.measurement.epsilon == Fraction(1, 4)
     assert second.measurements[0].encode() == first.measurement.encode()
@@ -68,8 +69,8 @@ def test_only_the_newcomers_part_is_charged_and_what_was_measured_stays(write):
 
 
 def test_nobodys_stated_error_rises_and_the_newcomer_does_better_than_alone(write):
-    first = release(write("alice", "bob"), None)
-    second = release(write("alice", "bob", "carol"), None)
+    first = release(write("alice", "bob"))
+    second = release(write("alice", "bob", "carol"))
     for analyst, query in (("alice", "ages"), ("bob", "smokers")):
         before, after = errors(first, analyst, query), errors(second, analyst, query)
         assert all(now <= was * (1 + 1e-9) for was, now in zip(before, after, strict=True))
@@ -87,25 +88,25 @@ def test_nobodys_stated_error_rises_and_the_newcomer_does_better_than_alone(writ
 
 
 def test_a_late_release_returns_the_same_answers_again_for_free(write):
-    release(write("alice", "bob"), None)
+    release(write("alice", "bob"))
     plan = write("alice", "bob", "carol")
-    second = release(plan, None)
-    again = release(plan, None)
+    second = release(plan)
+    again = release(plan)
     assert again.spent == second.spent
     assert [m.encode() for m in again.measurements] == [m.encode() for m in second.measurements]
     assert again.results() == second.results() == released(plan).results()
 
 
 def test_a_crash_while_recording_charges_nothing_and_can_be_run_again(write, monkeypatch):
-    first = release(write("alice", "bob"), None)
+    first = release(write("alice", "bob"))
     plan = write("alice", "bob", "carol")
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "_insert", _broken)
         with pytest.raises(LedgerError):
-            release(plan, None)
+            release(plan)
     with Ledger.read(plan.ledger_path) as ledger:
         assert ledger.spent == first.spent
-    assert release(plan, None).spent == first.spent + Fraction(1, 4)
+    assert release(plan).spent == first.spent + Fraction(1, 4)
 
 
 def _broken(*_):
@@ -113,38 +114,38 @@ def _broken(*_):
 
 
 def test_later_queries_of_those_who_were_there_are_answered_from_all_measurements(write):
-    first = release(write("alice", "bob"), None)
-    second = release(write("alice", "bob", "carol"), None)
+    first = release(write("alice", "bob"))
+    second = release(write("alice", "bob", "carol"))
     asked = "SELECT COUNT(*) AS n FROM visits WHERE age > 11"
     before, after = (each.query(asked, "alice").rmse["n"][0] for each in (first, second))
     assert after < 0.95 * before
 
 
 def test_a_rehearsal_says_what_newcomers_would_be_charged_and_everybodys_errors(write):
-    first = release(write("alice", "bob"), None)
+    first = release(write("alice", "bob"))
     plan = write("alice", "bob", "carol")
-    rehearsal = rehearse(plan, None)
+    rehearsal = rehearse(plan)
     assert rehearsal.epsilon == Fraction(1, 4)
     assert rehearsal.added_to is not None
-    done = release(plan, None)
-    stated = [error.rmse for (error,) in rehearsal.preview.queries]
+    done = release(plan)
+    stated = [standing.statements[0].rmse for standing in rehearsal.preview.analysts.values()]
     for (analyst, query), expected in zip(
         (("alice", "ages"), ("bob", "smokers"), ("carol", "old")), stated, strict=True
     ):
         assert errors(done, analyst, query)[0] == pytest.approx(expected, rel=0.2)
-    now = [standing.now for standing in done.certificate.analysts.values()]
-    assert rehearsal.preview.outcome.errors == pytest.approx(now)
+    for name, standing in done.certificate.analysts.items():
+        assert rehearsal.preview.analysts[name].now == pytest.approx(standing.now)
     with pytest.raises(PlanError, match="brought epsilon 1/3"):
-        rehearse(write("alice", "bob", "carol", alice="1/4"), None)
+        rehearse(write("alice", "bob", "carol", alice="1/4"))
     assert done.spent == first.spent + Fraction(1, 4)
 
 
 @pytest.mark.parametrize("mechanism", ["waterfilling", "independent", "pareto"])
 def test_plan_shows_what_a_release_then_does(write, mechanism):
-    release(write("alice", "bob", mechanism=mechanism), None)
+    release(write("alice", "bob", mechanism=mechanism))
     plan = write("alice", "bob", "carol", mechanism=mechanism)
     shown = json.loads(run("plan", plan.path, "--mechanism", mechanism).stdout)
-    done = release(plan, None)
+    done = release(plan)
     late = shown["late"]
     assert (late["analysts"], late["charge"]) == (["carol"], "1/4")
     assert Fraction(late["charge"]) == done.measurement.epsilon
@@ -163,37 +164,34 @@ def test_plan_shows_what_a_release_then_does(write, mechanism):
     assert again["mechanisms"] == shown["mechanisms"]
 
 
-def test_what_newcomers_add_is_chosen_once_for_all_mechanisms_but_independent(write, monkeypatch):
-    release(write("alice", "bob"), None)
+def test_what_newcomers_add_is_searched_for_once_for_all_mechanisms_but_independent(
+    write, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("SQLMADP_CACHE", str(tmp_path / "strategies"))
+    release(write("alice", "bob"))
     plan = write("alice", "bob", "carol")
-    alone = plan.preview("waterfilling", "utilitarian")
-    chosen = []
-    select = Complement.select
+    searched = []
+    search = complement._chosen
     monkeypatch.setattr(
-        Complement, "select", lambda self, *asked: chosen.append(asked) or select(self, *asked)
+        complement, "_chosen", lambda *asked: searched.append(asked) or search(*asked)
     )
     previews = plan.preview("independent", "waterfilling", "identity", "utilitarian")
-    assert len(chosen) == 1
-    for name in alone:
-        assert previews[name].outcome.errors == alone[name].outcome.errors
-        assert previews[name].outcome.alone == alone[name].outcome.alone
-    apart, together = (previews[name].outcome for name in ("independent", "waterfilling"))
-    assert apart.errors[0] > together.errors[0]
-    assert previews["identity"].outcome.alone != together.alone
+    assert len(searched) == 1
+    apart, *together = (each.analysts["alice"] for each in previews.values())
+    assert len({each.now for each in together}) == 1
+    assert apart.now > together[0].now
 
 
 def test_plan_says_whom_it_adds_to_what_and_for_how_much(write):
-    release(write("alice", "bob"), None)
+    release(write("alice", "bob"))
     plan = write("alice", "bob", "carol")
     text = CliRunner().invoke(main, ["plan", str(plan.path)]).stdout
     assert "This adds carol to the release of" in text
     assert "the charge is epsilon 1/4" in text
-    assert "errors after each join" in text
-    assert "nobody worse off because of somebody who joined after them" in text
 
 
 def test_plan_refuses_what_release_refuses_unless_it_is_to_measure_everything_anew(write):
-    release(write("alice", "bob"), None)
+    release(write("alice", "bob"))
     refused = run("plan", write("alice", "bob", "carol", alice="1/4").path)
     assert refused.exit_code == 1
     assert "brought epsilon 1/3" in refused.stderr
@@ -204,7 +202,7 @@ def test_plan_refuses_what_release_refuses_unless_it_is_to_measure_everything_an
 
 
 def test_what_if_looks_at_a_plan_as_if_nothing_had_been_released(write):
-    release(write("alice", "bob"), None)
+    release(write("alice", "bob"))
     plan = write("alice", "bob", "carol")
     for option in (["--without", "bob"], ["--share", "carol=1/2"], ["--epsilon", "2"]):
         shown = run("plan", plan.path, "--mechanism", "identity", *option)
@@ -220,9 +218,9 @@ def run(*arguments):
 
 
 def test_explain_speaks_of_all_measurements(write):
-    release(write("alice", "bob"), None)
+    release(write("alice", "bob"))
     plan = write("alice", "bob", "carol")
-    done = release(plan, None)
+    done = release(plan)
     explained = explain_text(plan, f"EXPLAIN {ALICE}", "alice")
     names = [name for name, _ in explained.columns]
     (row,) = explained.rows
@@ -231,9 +229,9 @@ def test_explain_speaks_of_all_measurements(write):
 
 
 def test_several_may_join_one_after_the_other(write):
-    release(write("alice"), None)
-    release(write("alice", "bob"), None)
-    done = release(write("alice", "carol", "bob", "dave"), None)
+    release(write("alice"))
+    release(write("alice", "bob"))
+    done = release(write("alice", "carol", "bob", "dave"))
     assert [measurement.epsilon for measurement in done.measurements] == [
         Fraction(1, 3),
         Fraction(1, 6),
@@ -247,12 +245,12 @@ def test_several_may_join_one_after_the_other(write):
 
 
 def test_a_newcomer_may_cut_a_real_column_where_nobody_did(write):
-    release(write("alice", "dave"), None)
+    release(write("alice", "dave"))
     path = write("alice", "dave", "bob").path
     (path.parent / "bob.sql").write_text(
         "-- name: dear\nSELECT COUNT(*) AS n FROM visits WHERE cost > 700"
     )
-    done = release(Plan.open(path), None)
+    done = release(Plan.open(path))
     assert len(done.measurements) == 2
     assert len(done.rows("bob", "dear")) == 1
     assert len(done.rows("dave", "costly")) == 2
@@ -260,15 +258,15 @@ def test_a_newcomer_may_cut_a_real_column_where_nobody_did(write):
 
 @pytest.mark.parametrize("mechanism", ["utilitarian", "pareto", "ratchet"])
 def test_late_analysts_can_be_added_under_other_mechanisms_too(write, mechanism):
-    release(write("alice", "bob", mechanism=mechanism), None)
-    done = release(write("alice", "bob", "carol", mechanism=mechanism), None)
+    release(write("alice", "bob", mechanism=mechanism))
+    done = release(write("alice", "bob", "carol", mechanism=mechanism))
     assert done.spent == Fraction(3, 4)
     assert done.certificate.analysts["alice"].interference["carol"] <= 1 + 1e-9
 
 
 def test_under_independent_everybody_keeps_to_their_own(write):
-    first = release(write("alice", "bob", mechanism="independent"), None)
-    second = release(write("alice", "bob", "carol", mechanism="independent"), None)
+    first = release(write("alice", "bob", mechanism="independent"))
+    second = release(write("alice", "bob", "carol", mechanism="independent"))
     assert second.spent == Fraction(3, 4)
     assert second.rows("alice", "ages") == first.rows("alice", "ages")
     assert second.rows("bob", "smokers") == first.rows("bob", "smokers")
@@ -277,51 +275,51 @@ def test_under_independent_everybody_keeps_to_their_own(write):
 
 
 def test_changed_epsilons_are_refused_with_what_to_write(plans, write):
-    release(write("alice", "bob", alice="1/2", bob="1/2"), None)
+    release(write("alice", "bob", alice="1/2", bob="1/2"))
     shared = plans.write({"alice": ALICE, "bob": BOB, "carol": CAROL}, epsilon="1")
     with pytest.raises(PlanError) as refused:
-        release(Plan.open(shared), None)
+        release(Plan.open(shared))
     text = str(refused.value)
     assert "'alice' brought epsilon 1/2" in text
     assert "this plan says 1/3" in text
     assert 'epsilon = "1/2" under [analysts.alice], epsilon = "1/2" under [analysts.bob]' in text
     assert "late = false" in text
-    done = release(write("alice", "bob", "carol", alice="1/2", bob="1/2"), None)
+    done = release(write("alice", "bob", "carol", alice="1/2", bob="1/2"))
     assert done.spent == Fraction(5, 4)
 
 
 def test_shares_may_say_the_same_as_epsilons(plans, write):
-    release(write("alice", "bob", alice="1/2", bob="1/2"), None)
+    release(write("alice", "bob", alice="1/2", bob="1/2"))
     shares = {"alice": "2/5", "bob": "2/5", "carol": "1/5"}
     path = plans.write({"alice": ALICE, "bob": BOB, "carol": CAROL}, epsilon="5/4", shares=shares)
-    assert release(Plan.open(path), None).spent == Fraction(5, 4)
+    assert release(Plan.open(path)).spent == Fraction(5, 4)
 
 
 def test_everything_is_measured_anew_if_the_plan_says_so(write):
-    release(write("alice", "bob"), None)
-    done = release(write("alice", "bob", "carol", extra="late = false\n"), None)
+    release(write("alice", "bob"))
+    done = release(write("alice", "bob", "carol", extra="late = false\n"))
     assert len(done.measurements) == 1
     assert done.spent == Fraction(1, 2) + Fraction(3, 4)
 
 
 def test_a_plan_that_asks_something_else_besides_is_a_new_release(write):
-    release(write("alice", "bob"), None)
+    release(write("alice", "bob"))
     path = write("alice", "bob", "carol").path
     (path.parent / "bob.sql").write_text("-- name: smokers\nSELECT COUNT(sex) AS n FROM visits")
-    done = release(Plan.open(path), None)
+    done = release(Plan.open(path))
     assert len(done.measurements) == 1
     assert done.spent == Fraction(1, 2) + Fraction(3, 4)
 
 
 def test_a_newcomer_whom_the_budget_cannot_cover_is_refused(write):
-    release(write("alice", "bob", budget="4/5"), None)
-    release(write("dave", budget="4/5"), None)
+    release(write("alice", "bob", budget="4/5"))
+    release(write("dave", budget="4/5"))
     with pytest.raises(BudgetExceededError, match="asks for epsilon 1/4"):
-        release(write("alice", "bob", "carol", budget="4/5"), None)
+        release(write("alice", "bob", "carol", budget="4/5"))
 
 
 def test_the_readable_certificate_and_the_figures_list_each_join(write):
-    release(write("alice", "bob"), None)
+    release(write("alice", "bob"))
     path = str(write("alice", "bob", "carol").path)
     text = CliRunner().invoke(main, ["release", path]).stdout
     assert "errors after each join" in text
@@ -338,7 +336,7 @@ def test_the_readable_certificate_and_the_figures_list_each_join(write):
 
 def test_ratchet_lists_the_join_of_every_analyst_and_keeps_their_order(write):
     path = write("alice", "bob", "carol", mechanism="ratchet").path
-    done = release(Plan.open(path), None)
+    done = release(Plan.open(path))
     joins = done.certificate.joins
     assert [join.analysts for join in joins] == [("alice",), ("bob",), ("carol",)]
     for earlier, later in itertools.pairwise(joins):
@@ -359,9 +357,9 @@ def test_two_measurements_together_have_the_error_that_is_stated_and_no_other():
     domain = Domain(
         table="t", columns=(Column(name="a", type="integer", minimum=0, maximum=5, complete=True),)
     )
-    cells = Marginal(("a",), (Partition.finest(6),))
-    each = Block(cells, sparse.csr_array(3 * np.eye(6, dtype=np.int64)))
-    sums = Block(cells, sparse.csr_array(np.tri(6, dtype=np.int64)))
+    cells = ("a",), (Partition.finest(6),)
+    each = Rows(*cells, 3)
+    sums = Rows.of(*cells, sparse.csr_array(np.tri(6, dtype=np.int64)))
     truth, draws = np.array([5, 0, 40, 7, 1, 300]), 20_000
     made = []
     for block, scale in ((each, 30.0), (sums, 4.0)):
@@ -379,7 +377,7 @@ def test_two_measurements_together_have_the_error_that_is_stated_and_no_other():
                 metadata={"cuts": {}},
             )
         )
-    asked = Block(cells, sparse.csr_array(np.vstack([np.eye(6), np.ones((1, 6))])))
+    asked = Rows.of(*cells, sparse.csr_array(np.vstack([np.eye(6), np.ones((1, 6))])))
     estimate = Estimate.of(made, domain)
     found = ((estimate.answers(asked) - (asked.matrix @ truth)[:, None]) ** 2).mean(axis=1)
     np.testing.assert_allclose(found, estimate.rmse(asked) ** 2, rtol=0.12)

@@ -112,7 +112,7 @@ def plan_of(folder, *, epsilon, name, schema="loans.toml"):
 
 
 def rows_of(plan):
-    return {name: list(found.rows) for name, found in release(plan, None).results()["city"].items()}
+    return {name: list(found.rows) for name, found in release(plan).results()["city"].items()}
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def reference(loans):
 
 
 def test_the_count_of_all_records_is_within_noise_of_their_number(loans):
-    noisy = release(plan_of(loans, epsilon=1, name="noisy"), None)
+    noisy = release(plan_of(loans, epsilon=1, name="noisy"))
     everybody = noisy.rows("city", "everybody")
     ((counted,),) = everybody.rows
     assert abs(counted - ROWS) < 12 * everybody.rmse["n"][0]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlmadp.analysts import Analyst
+from sqlmadp.core.mechanism import MECHANISMS
 from sqlmadp.errors import PlanError
-from sqlmadp.mechanism import catalogue
-from sqlmadp.plan import MECHANISMS, Plan
+from sqlmadp.plan import Plan
 from sqlmadp.schema.declaration import read_schema
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -93,10 +93,6 @@ def test_a_plan_is_read_in_exact_numbers_and_with_paths_from_its_folder(plan, fo
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_every_mechanism_can_be_named(plan, mechanism):
     assert plan(f'mechanism = "{mechanism}"\n{HEAD}{ALICE}').mechanism == mechanism
-
-
-def test_a_plan_may_name_the_mechanisms_that_exist_and_no_other():
-    assert set(MECHANISMS) == set(catalogue.MECHANISMS)
 
 
 @pytest.mark.parametrize(
@@ -461,6 +457,13 @@ def test_post_processing_and_late_analysts_are_switched_by_true_and_false(plan, 
     assert (changed.nonnegative, changed.consistent, changed.late) == (True, True, False)
     (problem,) = problems("late = 1\n" + HEAD + ALICE)
     assert "true or false" in str(problem)
+
+
+def test_errors_are_relative_unless_a_plan_says_squared(plan, problems):
+    assert plan(HEAD + ALICE).measure == "relative"
+    assert plan('measure = "squared"\n' + HEAD + ALICE).measure == "squared"
+    found = problems('measure = "absolute"\n' + HEAD + ALICE)
+    assert_only_problem(found, 1, ['measure is "absolute"', '"relative" or "squared"'])
 
 
 def test_a_line_that_may_hold_a_password_is_not_shown(problems):

@@ -97,7 +97,7 @@ def test_without_noise_every_statement_returns_what_duckdb_returns(plans, mechan
     statements, references = zip(*map(generated, range(60)), strict=True)
     halves = {"alice": ";\n".join(statements[:30]), "bob": ";\n".join(statements[30:])}
     plan = Plan.open(plans.write(halves, epsilon=EXACT, budget=EXACT, mechanism=mechanism))
-    results = release(plan, None).results()
+    results = release(plan).results()
     table = plans.table()
     answered = [*results["alice"].values(), *results["bob"].values()]
     for sql, result in zip(references, answered, strict=True):
@@ -115,7 +115,7 @@ def test_without_noise_every_statement_returns_what_duckdb_returns(plans, mechan
 def test_a_statement_is_answered_once_for_all_who_read_the_same(plans, mechanism):
     sql = "SELECT sex, COUNT(*) FROM visits GROUP BY sex"
     asked = {"alice": f"{sql};\n{sql}", "bob": sql}
-    done = release(Plan.open(plans.write(asked, mechanism=mechanism)), None)
+    done = release(Plan.open(plans.write(asked, mechanism=mechanism)))
     first, second = done.results()["alice"].values()
     (bobs,) = done.results()["bob"].values()
     assert first is second
@@ -126,7 +126,7 @@ def test_a_statement_is_answered_once_for_all_who_read_the_same(plans, mechanism
 def test_every_group_that_the_domain_allows_comes_back_in_declared_order(plans):
     sql = "SELECT sex, smoker, COUNT(*) FROM visits WHERE cost = 3.5 GROUP BY sex, smoker"
     plan = Plan.open(plans.write({"alice": sql}, epsilon=EXACT, budget=EXACT))
-    (result,) = release(plan, None).results()["alice"].values()
+    (result,) = release(plan).results()["alice"].values()
     keys = [(s, b) for s in ("f", "m", None) for b in (False, True)]
     assert [row[:2] for row in result.rows] == keys
     assert all(row[2] == 0 for row in result.rows)
@@ -135,7 +135,7 @@ def test_every_group_that_the_domain_allows_comes_back_in_declared_order(plans):
 def test_counts_are_rounded_and_not_clamped_at_zero(plans):
     sql = "SELECT age, day, COUNT(*) AS n FROM visits WHERE cost = 1.5 GROUP BY age, day"
     plan = Plan.open(plans.write({"alice": sql}))
-    (result,) = release(plan, None).results()["alice"].values()
+    (result,) = release(plan).results()["alice"].values()
     counts = [row[2] for row in result.rows]
     assert all(isinstance(count, int) for count in counts)
     assert min(counts) < 0 < max(counts)
@@ -143,18 +143,18 @@ def test_counts_are_rounded_and_not_clamped_at_zero(plans):
 
 def test_a_completed_plan_returns_the_same_rows_and_spends_nothing(plans):
     path = plans.write({"alice": "SELECT sex, COUNT(*) FROM visits GROUP BY sex"})
-    first = release(Plan.open(path), None)
+    first = release(Plan.open(path))
     (plans.folder / "visits.parquet").unlink()
-    again = release(Plan.open(path), None)
+    again = release(Plan.open(path))
     assert again.results() == first.results()
     assert (again.spent, again.left) == (1, 1)
 
 
 def test_what_runs_over_released_answers_may_change_for_free(plans):
     path = plans.write({"alice": "SELECT sex, COUNT(*) FROM visits GROUP BY sex"})
-    first = release(Plan.open(path), None).results()["alice"]["q1"].rows
+    first = release(Plan.open(path)).results()["alice"]["q1"].rows
     plans.write({"alice": "select sex, count(*) as n from visits group by 1 order by n desc"})
-    again = release(Plan.open(path), None)
+    again = release(Plan.open(path))
     assert again.spent == 1
     assert sorted(again.results()["alice"]["q1"].rows, key=repr) == sorted(first, key=repr)
 
@@ -171,19 +171,19 @@ def test_what_runs_over_released_answers_may_change_for_free(plans):
 def test_a_changed_question_is_a_new_release_and_a_new_charge(plans, change):
     asked = {"alice": TOTAL, "bob": TOTAL}
     shares = {"alice": "1/2", "bob": "1/2"}
-    release(Plan.open(plans.write(asked, shares=shares)), None)
+    release(Plan.open(plans.write(asked, shares=shares)))
     statements = change.pop("statements", asked)
     changed = plans.write(statements, **({"shares": shares} | change))
-    spent = release(Plan.open(changed), None).spent
+    spent = release(Plan.open(changed)).spent
     assert spent == 1 + Fraction(change.get("epsilon", "1"))
 
 
 def test_over_budget_is_refused_before_anything_is_read(plans):
     sql = {"alice": "SELECT COUNT(*) FROM visits"}
-    release(Plan.open(plans.write(sql, epsilon="3/2")), None)
+    release(Plan.open(plans.write(sql, epsilon="3/2")))
     (plans.folder / "visits.parquet").unlink()
     with pytest.raises(BudgetExceededError) as refusal:
-        release(Plan.open(plans.write(sql, epsilon="1")), None)
+        release(Plan.open(plans.write(sql, epsilon="1")))
     error = refusal.value
     assert (error.budget, error.spent, error.asked, error.left) == (
         2,
@@ -197,7 +197,7 @@ def test_over_budget_is_refused_before_anything_is_read(plans):
 def test_analysts_who_ask_the_same_get_the_same_numbers(plans):
     sql = "SELECT age, COUNT(*) FROM visits GROUP BY age"
     plan = plans.write({"alice": sql, "bob": sql + " ORDER BY age DESC"})
-    results = release(Plan.open(plan), None).results()
+    results = release(Plan.open(plan)).results()
     assert sorted(results["alice"]["q1"].rows) == sorted(results["bob"]["q1"].rows)
 
 
@@ -206,7 +206,7 @@ class TestQuery:
     def done(self, plans):
         sql = """SELECT age // 5 AS band, sex, COUNT(*) FROM visits GROUP BY ALL;
                  SELECT COUNT(*) FROM visits WHERE cost < 250"""
-        return release(Plan.open(plans.write({"alice": sql}, epsilon=EXACT, budget=EXACT)), None)
+        return release(Plan.open(plans.write({"alice": sql}, epsilon=EXACT, budget=EXACT)))
 
     @pytest.mark.parametrize(
         "sql",
@@ -252,7 +252,7 @@ class TestQuery:
             "alice": "SELECT COUNT(*) FROM visits WHERE smoker",
             "bob": "SELECT COUNT(*) FROM visits",
         }
-        done = release(Plan.open(plans.write(asked, mechanism="independent")), None)
+        done = release(Plan.open(plans.write(asked, mechanism="independent")))
         smokers = "SELECT COUNT(*) FROM visits WHERE smoker"
         assert done.query(smokers, "alice").rows == done.results()["alice"]["q1"].rows
         with pytest.raises(SqlError, match="cannot answer"):
@@ -271,7 +271,7 @@ def test_the_expected_error_is_the_error_that_releases_have(plans):
     for _ in range(25):
         for stale in plans.folder.glob("*.ledger*"):
             stale.unlink()
-        result = release(Plan.open(path), None).results()["alice"]["q1"]
+        result = release(Plan.open(path)).results()["alice"]["q1"]
         squares += [(n - truth.get(age, 0)) ** 2 for age, n in result.rows]
         expected = sum(error**2 for error in result.rmse["n"]) / len(result.rows)
     # 500 squared errors, nearly independent, each of relative spread about 2.3: five
@@ -281,7 +281,7 @@ def test_the_expected_error_is_the_error_that_releases_have(plans):
 
 def test_released_json_is_the_same_bytes_again(plans):
     path = plans.write({"alice": "SELECT day, COUNT(*) FROM visits GROUP BY day"})
-    done, again = release(Plan.open(path), None), release(Plan.open(path), None)
+    done, again = release(Plan.open(path)), release(Plan.open(path))
     first = encode(release_figures(done, done.results()))
     assert encode(release_figures(again, again.results())) == first
     assert json.loads(first)["analysts"]["alice"]["q1"]["columns"] == ["day", "count_star()"]

@@ -1,5 +1,7 @@
 """SQLAlchemy, and what is built on it: reflection, pandas, polars, statements from Python."""
 
+import warnings
+
 import pandas
 import polars
 import pytest
@@ -127,20 +129,111 @@ def test_polars_reads_through_the_engine_and_through_a_plain_connection(engine, 
         assert frame.rows() == by_sex
 
 
-def test_before_the_release_a_connection_stages_and_commits(plans):
+def test_frames_have_errors_where_the_address_asks_for_them(folder, by_sex):
+    engine = sqlalchemy.create_engine(f"sqlmadp:///{folder.path}?analyst=alice&errors=true")
+    for read in (pandas.read_sql, polars.read_database):
+        frame = read(f"{BY_SEX} ORDER BY sex", engine)
+        assert list(frame.columns) == ["sex", "n", "n_stderr", "n_low", "n_high"]
+        assert list(frame["n"]) == [n for _, n in by_sex]
+        low, n, high = (list(frame[name]) for name in ("n_low", "n", "n_high"))
+        assert all(a < b < c for a, b, c in zip(low, n, high, strict=True))
+    engine.dispose()
+
+
+# Before the release: the same rule in every tool.
+
+TOTAL = "SELECT COUNT(*) AS n FROM visits"
+
+
+@pytest.fixture
+def before(plans):
     path = plans.write({"alice": BY_SEX}, **EXACT)
     engine = sqlalchemy.create_engine(f"sqlmadp:///{path}?analyst=alice")
-    statement = sqlalchemy.text("SELECT COUNT(*) AS n FROM visits")
-    staged = sqlmadp.Plan.open(path).staged_path("alice")
-    with engine.connect() as connection:
-        with pytest.raises(exc.OperationalError, match="pending"):
-            connection.execute(statement).all()
-        connection.rollback()
-        assert not staged.exists()
-        with engine.begin() as transaction:
-            transaction.execute(statement)
-    assert "SELECT COUNT(*) AS n FROM visits" in staged.read_text()
+    yield engine, sqlmadp.Plan.open(path).staged_path("alice")
     engine.dispose()
+
+
+def connections(engine):
+    """An engine, and a plain connection to the same plan."""
+    return engine, sqlmadp.connect(engine.url.database, analyst="alice")
+
+
+SAYS = ("it is not handed in", "connection.commit() hands it in")
+"""What each of the two says of a SELECT; both name HAND IN."""
+
+
+def read_with_pandas(sql, source):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "pandas only supports SQLAlchemy")
+        return list(pandas.read_sql(sql, source).itertuples(index=False, name=None))
+
+
+def read_with_polars(sql, source):
+    return polars.read_database(sql, source).rows()
+
+
+@pytest.mark.parametrize("read", [read_with_pandas, read_with_polars])
+def test_a_frame_of_a_select_says_what_hands_it_in(before, read):
+    engine, staged = before
+    for source, says in zip(connections(engine), SAYS, strict=True):
+        with pytest.raises((exc.OperationalError, sqlmadp.OperationalError)) as refused:
+            read(TOTAL, source)
+        assert says in str(refused.value)
+        assert "HAND IN" in str(refused.value)
+        assert not staged.exists()
+
+
+def test_a_person_may_commit_what_a_frame_of_a_plain_connection_staged(before):
+    engine, staged = before
+    for number, read in enumerate((read_with_pandas, read_with_polars)):
+        connection = connections(engine)[1]
+        sql = f"{TOTAL} WHERE age > {number}"
+        with pytest.raises(sqlmadp.OperationalError):
+            read(sql, connection)
+        connection.commit()
+        assert sql in staged.read_text()
+
+
+@pytest.mark.parametrize("read", [read_with_pandas, read_with_polars])
+def test_a_frame_of_hand_in_hands_in_and_one_of_withdraw_takes_it_back(before, read):
+    engine, staged = before
+    for source in connections(engine):
+        (first, *_) = read(f"HAND IN AS total {TOTAL}", source)
+        assert first == ("total", "handed in now", "plan.staged/alice.sql", TOTAL)
+        assert TOTAL in staged.read_text()
+        with pytest.raises((exc.OperationalError, sqlmadp.OperationalError), match="has been han"):
+            read(TOTAL, source)
+        assert len(read(f"EXPLAIN {TOTAL}", source)) == 1
+        (first, *_) = read("WITHDRAW total", source)
+        assert first[:2] == ("total", "withdrawn now")
+        assert TOTAL not in staged.read_text()
+
+
+def test_sqlalchemy_hands_in_what_is_typed_so_with_a_commit_or_without(before):
+    engine, staged = before
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text(TOTAL))
+        assert "tools commit by themselves" in str(
+            connection.execute(sqlalchemy.text(TOTAL)).cursor.messages[0][1]
+        )
+    assert not staged.exists()
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"HAND IN {TOTAL}"))
+        connection.rollback()
+    assert TOTAL in staged.read_text()
+
+
+@pytest.mark.parametrize(("option", "name"), [("old", "old"), (True, "staged_1")])
+def test_a_statement_built_in_python_is_handed_in_by_an_option(before, option, name):
+    engine, staged = before
+    visits = sqlalchemy.Table("visits", sqlalchemy.MetaData(), autoload_with=engine)
+    statement = select(func.count().label("n")).where(visits.c.age > 9)
+    with engine.connect() as connection:
+        rows = connection.execute(statement, execution_options={"hand_in": option}).all()
+        assert tuple(rows[0])[:2] == (name, "handed in now")
+        with pytest.raises(exc.OperationalError, match="has been handed in"):
+            connection.execute(statement).all()
+    assert f"-- name: {name}" in staged.read_text()
 
 
 @pytest.mark.parametrize(
@@ -151,6 +244,8 @@ def test_before_the_release_a_connection_stages_and_commits(plans):
         "sqlmadp://host/plan.toml?analyst=alice",
         "sqlmadp:///plan.toml?analyst=alice&analyst=bob",
         "sqlmadp:///plan.toml?analyst=alice&epsilon=9",
+        "sqlmadp:///plan.toml?analyst=alice&errors=maybe",
+        "sqlmadp:///plan.toml?analyst=alice&dialect=duckdb&dialect=postgres",
     ],
 )
 def test_an_address_that_names_no_plan_or_no_analyst_is_refused(address):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from sqlmadp import staging
 from sqlmadp.errors import OperationalError, ProgrammingError
 from sqlmadp.sql.statements import Statement
-from sqlmadp.staging import hand_in, held, new_statements, staged_statements
+from sqlmadp.staging import hand_in, held, new_statements, staged_statements, withdraw
 
 
 def statement(text, name=staging.UNNAMED):
@@ -52,6 +53,26 @@ def test_a_commit_with_one_name_too_many_adds_nothing(file):
     with pytest.raises(ProgrammingError, match="the name 'A'"):
         hand_in(file, two, [])
     assert not file.exists()
+
+
+def test_one_statement_is_withdrawn_and_the_others_stay_as_they_were(file):
+    two = Statement("q", "two", "SELECT 2 -- a comment", weight=Fraction(1, 3), dialect="postgres")
+    hand_in(file, [statement("SELECT 1"), two, statement("SELECT 3", "three")], [])
+    assert withdraw(file, "Staged_1", []).text == "SELECT 1"
+    left = [(s.name, s.text, s.weight, s.dialect) for s in staged_statements(file)]
+    assert left == [
+        ("two", "SELECT 2 -- a comment", Fraction(1, 3), "postgres"),
+        ("three", "SELECT 3", 1, "duckdb"),
+    ]
+
+
+def test_all_statements_can_be_withdrawn_and_others_handed_in(file):
+    hand_in(file, [statement("SELECT 1", "one")], [])
+    withdraw(file, "one", [])
+    assert staged_statements(file) == []
+    with pytest.raises(ProgrammingError, match="can be withdrawn: none"):
+        withdraw(file, "one", [])
+    assert hand_in(file, [statement("SELECT 2")], []) == ["staged_1"]
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):

@@ -92,7 +92,7 @@ class TestDryRun:
         path.write_text(path.read_text().replace("visits.ledger", "other.ledger"))
         refused = run("release", path, "--dry-run")
         assert refused.exit_code == 1
-        assert "The budget belongs to the data" in refused.stderr
+        assert "to start a new budget" in refused.stderr
         assert not (plans.folder / "other.ledger").exists()
 
     def test_a_table_that_does_not_match_the_schema_refuses_it(self, plans):

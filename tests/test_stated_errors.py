@@ -51,6 +51,16 @@ def test_with_units_everything_says_that_records_were_left_out(path):
     assert "95% intervals for the count of the records that were included" in page
 
 
+@pytest.mark.parametrize("path", ["unit"], indirect=True)
+def test_a_further_query_says_what_its_error_covers_too(path):
+    said("release", path)
+    query = ["query", str(path), "SELECT COUNT(*) AS n FROM visits"]
+    noted = CliRunner().invoke(main, query).stderr
+    assert f"{NOISE}. It does not cover records that were not: {WITH_UNIT}." in noted
+    assert WITH_UNIT in json.loads(said(*query, "--json"))["error_meaning"]
+    assert CliRunner().invoke(main, [*query, "--quiet"]).stderr == ""
+
+
 @pytest.mark.parametrize("path", ["record"], indirect=True)
 def test_without_units_and_promises_all_records_are_included(path):
     printed = said("release", path)

@@ -97,8 +97,9 @@ class TestWhoIsTold:
         plans.write({"alice": SOUND})
         with sqlmadp.connect(plans.path, analyst="alice") as connection:
             cursor = connection.cursor().execute(SLIP)
-            ((kind, message),) = cursor.messages
+            (kind, message), (_, standing) = cursor.messages
             assert kind is sqlmadp.Warning
             assert "Did you mean 'f'?" in str(message)
-            assert cursor.execute(SOUND).messages == []
-            connection.rollback()
+            assert "This statement is staged" in str(standing)
+            ((_, standing),) = cursor.execute(SOUND).messages
+            assert "has been handed in" in str(standing)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from sqlmadp.outlook import preview_plan
 from sqlmadp.plan import Plan
 
 ROOT = Path(__file__).parent.parent
@@ -20,8 +19,8 @@ def plan_path(tmp_path):
 
 
 def carol(path, mechanism):
-    found = preview_plan(Plan.open(path), [mechanism], lambda _: None)[mechanism]
-    return found.outcome.errors[2], found.queries[2][0].rmse
+    standing = Plan.open(path).preview(mechanism)[mechanism].analysts["carol"]
+    return standing.now, standing.statements[0].rmse
 
 
 def weigh(path, weight):
@@ -29,7 +28,12 @@ def weigh(path, weight):
     file.write_text(f"-- weight: {weight}\n{file.read_text()}")
 
 
-def test_the_error_that_fairness_compares_is_the_weighted_one(plan_path):
+def squared(path):
+    path.write_text('measure = "squared"\n' + path.read_text())
+
+
+def test_the_squared_error_that_fairness_compares_is_the_weighted_one(plan_path):
+    squared(plan_path)
     error, rmse = carol(plan_path, "identity")
     weigh(plan_path, 4)
     weighted, same = carol(plan_path, "identity")
@@ -38,7 +42,22 @@ def test_the_error_that_fairness_compares_is_the_weighted_one(plan_path):
 
 
 def test_a_weight_moves_the_selected_strategy_towards_its_query(plan_path):
+    squared(plan_path)
     _, before = carol(plan_path, "utilitarian")
     weigh(plan_path, 100)
     _, after = carol(plan_path, "utilitarian")
     assert after < before
+
+
+def test_relative_errors_weigh_statements_against_the_same_analysts_only(plan_path):
+    before = carol(plan_path, "utilitarian")
+    weigh(plan_path, 100)  # It is carol's only statement.
+    assert carol(plan_path, "utilitarian") == before
+    file = plan_path.parent / "carol.sql"
+    ages = "SELECT age_group, COUNT(*) AS deaths FROM covid_deaths GROUP BY age_group;"
+    plain = file.read_text().replace("-- weight: 100\n", "")
+    file.write_text(f"{plain}\n{ages}")
+    _, even = carol(plan_path, "independent")
+    weigh(plan_path, 100)
+    _, favoured = carol(plan_path, "independent")
+    assert favoured < 0.99 * even

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 from sqlmadp.cli import main
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.outlook import preview_plan
 from sqlmadp.plan import Plan
 from sqlmadp.what_if import Changes, least_epsilon, rounded_up
 
@@ -67,16 +66,16 @@ def test_what_cannot_be_is_refused(plan, changes, message):
 
 
 def test_with_the_least_epsilon_every_target_is_met_and_with_less_it_is_not(plan):
-    previews = preview_plan(plan, ["waterfilling"], lambda _: None)
-    target = previews["waterfilling"].queries[2][0]
+    previews = plan.preview("waterfilling")
+    target = previews["waterfilling"].analysts["carol"].statements[0]
     least = least_epsilon(previews.asked, previews["waterfilling"], {target.name: 0.5})
-    met = preview_plan(Changes(epsilon=least).apply(plan), ["waterfilling"], lambda _: None)
-    assert met["waterfilling"].queries[2][0].rmse == pytest.approx(0.5, rel=1e-5)
-    assert met["waterfilling"].queries[2][0].rmse <= 0.5
+    met = Changes(epsilon=least).apply(plan).preview("waterfilling")
+    assert met["waterfilling"].analysts["carol"].statements[0].rmse == pytest.approx(0.5, rel=1e-5)
+    assert met["waterfilling"].analysts["carol"].statements[0].rmse <= 0.5
 
 
 def test_a_target_for_no_query_is_refused(plan):
-    previews = preview_plan(plan, ["waterfilling"], lambda _: None)
+    previews = plan.preview("waterfilling")
     with pytest.raises(ProgrammingError, match="no query named 'nothing'"):
         least_epsilon(previews.asked, previews["waterfilling"], {"nothing": 1})
 
@@ -112,7 +111,7 @@ def test_a_change_that_cannot_be_read_is_bad_usage(plan, option):
 
 
 def test_the_command_tells_the_least_epsilon_by_mechanism(plan):
-    name = preview_plan(plan, ["identity"], lambda _: None)["identity"].queries[0][0].name
+    name = plan.preview("identity")["identity"].analysts["alice"].statements[0].name
     arguments = ["plan", str(plan.path), "--mechanism", "identity", "--target-rmse", f"{name}=1"]
     result = CliRunner().invoke(main, [*arguments, "--json"])
     assert result.exit_code == 0, result.output

@@ -5,7 +5,7 @@
     sqlmadp release plan.toml      the curator
     python analyst.py              after it: the same script plots visits.svg
 
-The script is the same before and after: what it executes is staged, then answered.
+The script is the same before and after: what it hands in is answered later.
 """
 
 from pathlib import Path
@@ -21,15 +21,15 @@ YOUNG = "SELECT COUNT(*) AS visits FROM visits WHERE age < ?"
 def main() -> None:
     """Ask two things of the clinic's visits, and plot one of them when there are answers."""
     with sqlmadp.connect(FOLDER / "plan.toml", analyst="ana") as connection:
+        if not connection.released:
+            connection.hand_in(BY_DAY, ["surgery"])
+            print(connection.hand_in(YOUNG, [18]))
         days = connection.execute(BY_DAY, ["surgery"])
-        young = connection.execute(YOUNG, [18])
         print(f"expected error of a day: ± {days.expected_error['visits'][0]:.1f}")
-        connection.commit()
-        try:
-            print(f"visits of minors: {young.fetchone()[0]}")
-        except sqlmadp.OperationalError as pending:
-            print(pending)
+        if not connection.released:
             return
+        young = connection.execute(YOUNG, [18])
+        print(f"visits of minors: {young.fetchone()[0]}")
         plot(days)
         print(connection.certificate)
 

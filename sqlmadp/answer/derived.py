@@ -65,18 +65,13 @@ def _plain(values: Numbers) -> Column:
     return [float(value) if math.isfinite(value) else None for value in values.tolist()]
 
 
-def _bounds(piece: BoundPiece) -> tuple[float, float]:
-    numbers = piece.argument.numbers if piece.argument is not None else np.zeros(0)
-    return (float(numbers.min()), float(numbers.max())) if len(numbers) else (math.nan, math.nan)
-
-
 def _mean(piece: BoundPiece, sums: Numbers, counts: Numbers) -> Numbers:
     records = np.rint(counts)
     with np.errstate(all="ignore"):
         # The count is rounded only to see whether there is a record: a mean of few records
         # would otherwise jump.
         whole = np.where(np.abs(counts - records) < 1e-6, records, counts)
-        return np.where(records > 0, np.clip(sums / whole, *_bounds(piece)), np.nan)
+        return np.where(records > 0, np.clip(sums / whole, *piece.bounds), np.nan)
 
 
 def _whole(values: Numbers) -> Numbers:
@@ -88,7 +83,7 @@ def _whole(values: Numbers) -> Numbers:
 def _spread(name: str, piece: BoundPiece, values: Sequence[Numbers]) -> Numbers:
     sums, counts, squares = (_whole(value) for value in values)
     records = np.rint(counts)
-    low, high = _bounds(piece)
+    low, high = piece.bounds
     least = 1 if name.endswith("_pop") or name == "sem" else 2
     population = np.clip((squares - sums * sums / counts) / counts, 0, (high - low) ** 2 / 4)
     population = np.where(records >= least, population, np.nan)
@@ -110,7 +105,7 @@ def _pair(name: str, pieces: Sequence[BoundPiece], values: Sequence[Numbers]) ->
     """Return a function of two columns; as DuckDB's, it is NaN where one of them is constant."""
     n, x, y, xx, yy, xy = (_whole(value) for value in values)
     records = np.rint(n)
-    mean_x, mean_y = np.clip(x / n, *_bounds(pieces[1])), np.clip(y / n, *_bounds(pieces[2]))
+    mean_x, mean_y = np.clip(x / n, *pieces[1].bounds), np.clip(y / n, *pieces[2].bounds)
     sxx, syy = np.maximum(xx - x * x / n, 0), np.maximum(yy - y * y / n, 0)
     most = np.sqrt(sxx * syy)
     sxy = np.clip(xy - x * y / n, -most, most)

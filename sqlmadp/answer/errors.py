@@ -1,7 +1,7 @@
 """Expected errors of result columns.
 
 An answer that is linear in the measurement has an exact expected error (see ``exact``); that of any
-other column comes from simulated releases (see ``spread``).
+other column comes from simulated releases (see `simulated_errors`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from sqlmadp.answer.exact import Exact, exact_errors
 from sqlmadp.answer.made_up import Estimated
 from sqlmadp.answer.matching import row_keys
 from sqlmadp.answer.result import Result, is_number
-from sqlmadp.answer.rows import Desk, Rows
-from sqlmadp.answer.spread import simulated_errors
+from sqlmadp.answer.rows import Desk, ResultRows
+from sqlmadp.answer.simulated_errors import simulated_errors
 from sqlmadp.sql.bound import BoundQuery
 from sqlmadp.sql.kinds import Kind
 
@@ -39,7 +39,7 @@ def result_of(
 
 
 def _errors(
-    query: BoundQuery, estimate: Estimated, desk: Desk, rows: Rows, known: dict[str, Exact]
+    query: BoundQuery, estimate: Estimated, desk: Desk, rows: ResultRows, known: dict[str, Exact]
 ) -> Errors:
     keys = row_keys(query, rows)
     if keys is None:

@@ -24,8 +24,7 @@ from sqlmadp.answer.made_up import Estimated
 from sqlmadp.answer.matching import Key, aligned, row_keys
 from sqlmadp.answer.quantiles import Column
 from sqlmadp.answer.result import is_number
-from sqlmadp.answer.rows import Desk, Rows
-from sqlmadp.schema.marginal import Block
+from sqlmadp.answer.rows import Desk, ResultRows
 from sqlmadp.sql.aggregates import LINEAR
 from sqlmadp.sql.bound import BoundAggregate, BoundPiece, BoundQuery, PrivateBlock
 from sqlmadp.sql.kinds import Kind
@@ -34,8 +33,6 @@ Matrix = NDArray[np.float64]
 
 MOST_ANSWERS = 400
 """Answers up to which a statement with windows, joins or subqueries is run once for each."""
-CHUNK = 1 << 11
-"""Rows whose noise is worked out at a time."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +108,7 @@ def _copies(query: BoundQuery) -> dict[int, int]:
 
 def _of_copy(query: BoundQuery, aggregate: int, estimate: Estimated) -> Matrix:
     term = _Term(query.top_block, aggregate)
-    errors = term.piece.scale * np.concatenate([estimate.rmse(p) for p in term.piece.blocks])
+    errors = np.concatenate([estimate.rmse(rows) for rows in term.piece.rows])
     empty = term.block.aggregates[aggregate].empty
     return errors if empty is None else np.where(empty, np.nan, errors)
 
@@ -200,7 +197,7 @@ def _marked(aggregate: BoundAggregate, marks: Matrix) -> Column:
     return [None if none else mark for none, mark in zip(empty, column, strict=True)]
 
 
-def _numbers(rows: Rows, place: int) -> Matrix:
+def _numbers(rows: ResultRows, place: int) -> Matrix:
     return np.array([np.nan if row[place] is None else float(row[place]) for row in rows])
 
 
@@ -210,37 +207,23 @@ def _numbers(rows: Rows, place: int) -> Matrix:
 def _errors(
     coefficients: dict[int, sparse.csr_array], terms: Sequence[_Term], estimate: Estimated
 ) -> dict[int, Matrix]:
-    return {
-        place: np.concatenate(
-            [
-                _chunk_errors(matrix[start : start + CHUNK], terms, estimate)
-                for start in range(0, max(1, matrix.shape[0]), CHUNK)
-            ]
-        )
-        for place, matrix in coefficients.items()
-    }
+    """Return the error of every row of every column: that of a sum of answers."""
+    return {place: _error(matrix, terms, estimate) for place, matrix in coefficients.items()}
 
 
-def _chunk_errors(
-    coefficients: sparse.csr_array, terms: Sequence[_Term], estimate: Estimated
-) -> Matrix:
-    """Return the error of every row: the length of its noise."""
+def _error(coefficients: sparse.csr_array, terms: Sequence[_Term], estimate: Estimated) -> Matrix:
+    entries = coefficients.tocoo()
     unknown = np.zeros(coefficients.shape[0], dtype=bool)
-    unknown[coefficients.tocoo().row[np.isnan(coefficients.tocoo().data)]] = True
+    unknown[entries.row[np.isnan(entries.data)]] = True
     by_answer = coefficients.tocsc()
     by_answer.data[~np.isfinite(by_answer.data)] = 0.0
     by_answer.eliminate_zeros()
-    noise: Matrix | sparse.csr_array | float = 0.0
-    start = 0
+    parts, start = [], 0
     for term in terms:
-        for part in term.piece.blocks:
-            mine = by_answer[:, start : start + part.rows]
-            used = np.flatnonzero(np.diff(mine.indptr))
-            if len(used):
-                rows = Block(part.marginal, part.matrix[used])
-                noise = noise + term.piece.scale * (mine[:, used] @ estimate.noise(rows))
-            start += part.rows
-    squares = np.zeros(len(unknown))
-    if not isinstance(noise, float):
-        squares += np.asarray((noise * noise).sum(axis=1))
-    return np.where(unknown, np.nan, np.sqrt(squares))
+        for rows in term.piece.rows:
+            mine = by_answer[:, start : start + rows.count]
+            if mine.nnz:
+                parts.append((rows, sparse.csr_array(mine)))
+            start += rows.count
+    errors = estimate.sum_rmse(parts) if parts else np.zeros(len(unknown))
+    return np.where(unknown, np.nan, errors)

@@ -1,9 +1,9 @@
-"""EXPLAIN: what a statement asks for, column by column, and how exact the answer would be.
+"""What a statement would give before there are answers: expected errors, and EXPLAIN.
 
-One row for every result column that depends on answers: the declared columns that those tell apart
-(their scope), how many cells and groups they have, how many linear answers the column costs, and
-its expected error (root of the mean over rows).  Everything is known without data; what is not,
-because it depends on the answers, is said in ``note`` and has no number.
+EXPLAIN has one row for every result column that depends on answers: the declared columns that those
+tell apart (their scope), how many cells and groups they have, how many linear answers the column
+costs, and its expected error (root of the mean over rows).  Everything is known without data; what
+is not, because it depends on the answers, is said in ``note`` and has no number.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from sqlmadp.answer.errors import by_name
 from sqlmadp.answer.exact import exact_errors
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result, is_number
 from sqlmadp.answer.rows import Desk
-from sqlmadp.errors import NotCoveredError
-from sqlmadp.schema.marginal import Block
+from sqlmadp.errors import NotCoveredError, ProgrammingError
 from sqlmadp.sql.bound import BoundQuery
 from sqlmadp.sql.kinds import Kind
+from sqlmadp.table.joint import declared
+from sqlmadp.table.rows import Rows
 
 COLUMNS = (
     ("column", "VARCHAR"),
@@ -33,8 +35,8 @@ COLUMNS = (
     ("note", "VARCHAR"),
 )
 
-EXACT = "exact"
-LATER = "depends on the answers: known after the release"
+KNOWN = "known in advance"
+LATER = "available after the release: it depends on the answers"
 OTHERS = "covered, but other columns are not, so the statement as a whole is refused"
 
 
@@ -54,7 +56,7 @@ def explain(query: BoundQuery, estimate: Estimate) -> Result:
     return Result(COLUMNS, tuple(rows), {})
 
 
-def _gap(parts: Sequence[Block], estimate: Estimate) -> str:
+def _gap(parts: Sequence[Rows], estimate: Estimate) -> str:
     """Return why what was, or would be, measured does not answer all parts; nothing if it does."""
     try:
         for part in parts:
@@ -64,24 +66,24 @@ def _gap(parts: Sequence[Block], estimate: Estimate) -> str:
     return ""
 
 
-def _parts(query: BoundQuery, place: int) -> Sequence[Block]:
+def _parts(query: BoundQuery, place: int) -> Sequence[Rows]:
     """Return what a column is worked out from."""
     measure = query.measures[place]
     if measure is None:
         return query.aggregates
     block = query.top_block
     pieces = [block.pieces[number] for number in block.aggregates[measure].pieces]
-    return [part for piece in pieces for part in piece.blocks]
+    return [part for piece in pieces for part in piece.rows]
 
 
-def _measured(parts: Sequence[Block], groups: int) -> tuple[Any, ...]:
+def _measured(parts: Sequence[Rows], groups: int) -> tuple[Any, ...]:
     """Return scope, cells, groups and answers of what a column is worked out from."""
-    scope = sorted({name for part in parts for name in part.marginal.scope})
+    scope = declared(name for part in parts for name in part.scope)
     return (
         " x ".join(scope) or "the total",
-        sum(part.marginal.size for part in parts),
+        sum(part.size for part in parts),
         groups,
-        sum(part.rows for part in parts),
+        sum(part.count for part in parts),
     )
 
 
@@ -91,4 +93,37 @@ def _error(errors: np.ndarray | None, gap: str, kind: str) -> tuple[float | None
     if errors is None:
         return None, LATER
     known = errors[np.isfinite(errors)]
-    return (math.sqrt(float((known**2).mean())) if len(known) else None), EXACT
+    return (math.sqrt(float((known**2).mean())) if len(known) else None), KNOWN
+
+
+class ExpectedErrors(dict[str, tuple[float, ...]]):
+    """Expected errors (RMSE) by column, and then by row, before the release."""
+
+    def __init__(self, errors: dict[str, tuple[float, ...]], later: tuple[str, ...]) -> None:
+        super().__init__(errors)
+        self.later = later
+        """The columns whose error depends on the answers, so that only the release will tell."""
+
+    def __missing__(self, name: str) -> tuple[float, ...]:
+        if name in self.later:
+            raise ProgrammingError(
+                f"the expected error of {name!r} depends on the answers, so it is known once the "
+                "release is made; that of counts, sums and what is added up from them is known now"
+            )
+        raise KeyError(name)
+
+
+def expected_error(query: BoundQuery, estimate: Estimate) -> ExpectedErrors:
+    """Return, for every column that is linear in the answers, the expected error of every row.
+
+    The rows are all that the statement can have, before HAVING, ORDER BY and LIMIT, which depend on
+    answers; so do the errors of ratios, means and quantiles, which are left for ``later``.
+    ``estimate`` needs no values.
+    """
+    exact = exact_errors(query, estimate, Desk())
+    later = tuple(
+        name
+        for place, (name, kind) in enumerate(query.columns)
+        if query.kinds[place] != Kind.FREE and is_number(kind) and place not in exact.errors
+    )
+    return ExpectedErrors(by_name(query, exact.errors), later)

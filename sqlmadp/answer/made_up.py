@@ -13,11 +13,11 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from sqlmadp.answer.draws import laplace
 from sqlmadp.answer.processing import Processing
-from sqlmadp.schema.marginal import Block
+from sqlmadp.answer.reconstruct import Sums
+from sqlmadp.table.rows import Rows
 
 Matrix = NDArray[np.float64]
 
@@ -36,17 +36,17 @@ class Estimated(Protocol):
     def processing(self) -> Processing:
         """What was done to the estimate."""
 
-    def answers(self, block: Block) -> Matrix:
-        """Return the best answer to every row of ``block``."""
+    def answers(self, rows: Rows) -> Matrix:
+        """Return the best answer to every row."""
 
-    def simulated(self, block: Block) -> Matrix:
+    def simulated(self, rows: Rows) -> Matrix:
         """Return the answers of simulated releases, one column each."""
 
-    def rmse(self, block: Block) -> Matrix:
+    def rmse(self, rows: Rows) -> Matrix:
         """Return the root of every row's expected squared error."""
 
-    def noise(self, block: Block) -> Matrix | sparse.csr_array:
-        """Return the noise of every answer over independent ones."""
+    def sum_rmse(self, parts: Sums) -> Matrix:
+        """Return the same of sums of answers."""
 
 
 @dataclass(frozen=True)
@@ -57,22 +57,22 @@ class MadeUp:
     noise_variance: float = 1.0
     processing: Processing = Processing()  # noqa: RUF009 - It never changes.
 
-    def answers(self, block: Block) -> Matrix:
+    def answers(self, rows: Rows) -> Matrix:
         """Return numbers that depend on nothing but their place."""
-        return np.rint(self.far * laplace(0, 0, block.rows))
+        return np.rint(self.far * laplace(0, 0, rows.count))
 
-    def simulated(self, block: Block) -> Matrix:
+    def simulated(self, rows: Rows) -> Matrix:
         """Return others, one column per simulated release."""
-        drawn = [self.far * laplace(draw, 0, block.rows) for draw in range(1, DRAWS + 1)]
+        drawn = [self.far * laplace(draw, 0, rows.count) for draw in range(1, DRAWS + 1)]
         return np.column_stack(drawn)
 
-    def rmse(self, block: Block) -> Matrix:
+    def rmse(self, rows: Rows) -> Matrix:
         """Return 1 for every row."""
-        return np.ones(block.rows)
+        return np.ones(rows.count)
 
-    def noise(self, block: Block) -> Matrix | sparse.csr_array:
-        """Return the same noise for all answers."""
-        return np.ones((block.rows, 1))
+    def sum_rmse(self, parts: Sums) -> Matrix:
+        """Return 1 for every sum."""
+        return np.ones(parts[0][1].shape[0])
 
 
 MADE_UP = (MadeUp(0.0), MadeUp(1000.0), MadeUp(-1000.0))

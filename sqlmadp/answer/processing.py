@@ -1,7 +1,7 @@
 """Post-processing that a plan may ask for: counts that are not negative, and that add up.
 
     nonnegative   least squares among estimates with no cell below zero      (`nonnegative`)
-    consistent    integers that add up, in all cells of all tables           (`whole`)
+    consistent    integers that add up, in all cells of all tables           (`integer_rounding`)
 
 Where one table holds all that was measured it may be large (`one_table`).
 Both work on the estimate that all answers of a reader are worked out from, so whatever a statement
@@ -12,27 +12,37 @@ every analyst has an estimate of their own; under every other mechanism there is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sqlmadp.answer.nonnegative import nonnegative, smooth
-from sqlmadp.answer.one_table import TableSolver, whole_cells
-from sqlmadp.answer.tables import cell_rows, nested, tables
-from sqlmadp.answer.whole import whole_estimate
+from sqlmadp.answer.integer_rounding import Tables, running_sums_rounded
+from sqlmadp.answer.nonnegative import NonNegative, largest
+from sqlmadp.answer.one_table import OneTable, TableEstimate
 from sqlmadp.errors import UnfitPlanError
-from sqlmadp.schema.marginal import Block, cell_weight
-from sqlmadp.workload.solver import DenseSolver, Solver, solver_for
+from sqlmadp.solve.products import ProductEstimate, ProductSolution, solution_of
+from sqlmadp.solve.solution import Estimate, Solution
+from sqlmadp.table.partition import Floats
+from sqlmadp.table.products import Products
+from sqlmadp.table.rows import Rows
 
-Matrix = NDArray[np.float64]
+MAX_CELLS = 2000
+"""Process several tables while they have at most this many cells in all."""
 
-MOST_CELLS = 2000
-"""Cells of all tables together up to which they are made non-negative or whole."""
+MAX_OF_ONE = 50_000
+"""Process at most this many cells of a single table that holds all others."""
 
-MOST_OF_ONE = 50_000
-"""Cells of a single table that holds all others, if each was measured alone."""
+MAX_ENTRIES = 2**24
+"""Write out products of at most this many numbers."""
+
+HEAVY = 1e4
+"""Give whole counts this many times the weight of what was measured, so that they are met."""
+
+Fitted = Estimate | ProductEstimate | TableEstimate
+"""Whatever answers rows."""
 
 
 @dataclass(frozen=True)
@@ -61,67 +71,128 @@ class Processing:
             )
         return "; ".join(texts)
 
-    def solver(self, blocks: Sequence[Block]) -> Solver:
-        """Return the solver whose estimates can be processed."""
-        if self == Processing() or _is_plain(blocks):
-            return solver_for(blocks)
-        over_chains = _nested(blocks)
-        return _large(over_chains) or DenseSolver(over_chains)
-
-    def apply(self, solver: Solver, values: Sequence[Matrix]) -> Matrix:
-        """Return the processed estimate from the values of every block."""
-        if self == Processing():
-            return solver.estimate(values)
-        if isinstance(solver, TableSolver):
-            cells = solver.nonnegative(values) if self.nonnegative else solver.estimate(values)
-            return whole_cells(cells) if self.consistent else cells
-        if not isinstance(solver, DenseSolver):  # Every cell is measured alone, all alike.
-            cells = solver.estimate(values)
-            cells = np.maximum(cells, 0) if self.nonnegative else cells
-            return np.rint(cells) if self.consistent else cells
-        marginals = tables(solver.blocks)
-        cells = cell_rows(marginals, solver.coordinates)
-        given = (solver.information, solver.moments(values), cells)
-        estimate = nonnegative(*given) if self.nonnegative else smooth(*given)[1]
-        if self.consistent:
-            estimate = whole_estimate(estimate, marginals, cells, nonnegative=self.nonnegative)
-        return estimate
-
-    def check(self, blocks: Sequence[Block]) -> None:
+    def check(self, blocks: Sequence[Rows]) -> None:
         """Raise UnfitPlanError if what these blocks measure is too large to be processed."""
-        if self != Processing() and not _is_plain(blocks):
-            _large(_nested(blocks))
+        if self != Processing():
+            _ = Processed(self, blocks).solver
 
 
-def _is_plain(blocks: Sequence[Block]) -> bool:
-    """Tell whether every cell of one marginal is measured alone, all alike."""
-    return len(blocks) == 1 and cell_weight(blocks[0]) is not None
+class Processed:
+    """A strategy that is solved once, for whatever values: variances, and processed estimates."""
+
+    def __init__(self, processing: Processing, blocks: Sequence[Rows]) -> None:
+        """Keep the blocks; nothing is factored until it is needed."""
+        self._processing, self._blocks = processing, tuple(blocks)
+        self._variances: dict[bytes, Floats] = {}
+
+    @cached_property
+    def solution(self) -> Solution | ProductSolution:
+        """Least squares without any processing."""
+        return solution_of(self._blocks)
+
+    def variances(self, rows: Rows) -> Floats:
+        """Return the variance of every answer before processing, for noise of variance 1."""
+        key = rows.fingerprint
+        if key not in self._variances:
+            self._variances[key] = self.solution.variances(rows)
+        return self._variances[key]
+
+    def estimate(self, values: Sequence[Floats]) -> Fitted:
+        """Return the processed estimate from the values of every block."""
+        if self._processing == Processing():
+            return self.solution.estimate(values)
+        found = self._estimate(self.solver, values)
+        return self._rounded(found) if self._processing.consistent else found
+
+    def _estimate(self, solver: OneTable | NonNegative, values: Sequence[Floats]) -> Fitted:
+        if self._processing.nonnegative:
+            return solver.nonnegative(values)
+        return solver.least_squares(values)
+
+    @cached_property
+    def _tables(self) -> Tables:
+        return Tables(self._blocks)
+
+    @cached_property
+    def solver(self) -> OneTable | NonNegative:
+        """What estimates cells; UnfitPlanError if they are too many."""
+        tables, blocks = self._tables, self._blocks
+        if tables.size > MAX_OF_ONE or any(_entries(block) > MAX_ENTRIES for block in blocks):
+            raise _too_large(max(tables.size, *(block.size for block in blocks)))
+        if self._is_one and (found := OneTable(blocks, tables.rows[0])).each_alone:
+            return found
+        if max(tables.size, *(block.size for block in blocks)) > MAX_CELLS:
+            raise _too_large(tables.size)
+        return NonNegative(self._written_out, tables.rows)
+
+    @property
+    def _is_flat(self) -> bool:
+        return all(part.is_flat for block in self._blocks for part in block.parts)
+
+    @property
+    def _is_one(self) -> bool:
+        """Whether one table of cells holds all that was measured."""
+        return self._is_flat and len(self._tables.rows) == 1
+
+    @property
+    def _written_out(self) -> list[Rows]:
+        return [
+            Rows.of(block.scope, block.parts, block.matrix)
+            if isinstance(block, Products)
+            else block
+            for block in self._blocks
+        ]
+
+    # Whole counts.
+
+    def _rounded(self, found: Fitted) -> Fitted:
+        """Return an estimate near the given one whose cells are integers that add up."""
+        tables = self._tables
+        wanted = [found.answers(rows) for rows in tables.rows]
+        columns = np.vstack([each.reshape(len(each), -1) for each in wanted])
+        if tables.size <= MAX_CELLS:
+            counts = tables.rounded(columns, nonnegative=self._processing.nonnegative)
+        else:
+            counts = running_sums_rounded(columns)
+        ends = np.cumsum([rows.size for rows in tables.rows])[:-1]
+        whole = [
+            own.reshape(each.shape)
+            for own, each in zip(np.split(counts, ends), wanted, strict=True)
+        ]
+        if self._is_one:
+            return TableEstimate(tables.rows[0], whole[0])
+        if self._is_flat:  # All that was measured is made up of these counts.
+            return self._of_counts.estimate(whole)
+        kept = [found.answers(block) for block in self._blocks]
+        goals = [h.weight * own for h, own in zip(self._heavy, whole, strict=True)]
+        return self._estimate(self._along_counts, [*kept, *goals])
+
+    @cached_property
+    def _of_counts(self) -> Solution:
+        return Solution(self._tables.rows)
+
+    @cached_property
+    def _heavy(self) -> list[Rows]:
+        most = max(largest(block) for block in self._written_out)
+        return [rows.times(HEAVY * most) for rows in self._tables.rows]
+
+    @cached_property
+    def _along_counts(self) -> NonNegative:
+        """What fits sums along pieces to whole counts of their records."""
+        return NonNegative([*self._written_out, *self._heavy], self._tables.rows)
 
 
-def _nested(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """Return the blocks over partitions that nest; refuse what is too large to be written out."""
-    largest = max((block.marginal.size for block in blocks), default=0)
-    if largest > MOST_OF_ONE:
-        raise _too_large(largest)
-    return nested(blocks)
-
-
-def _large(blocks: Sequence[Block]) -> TableSolver | None:
-    """Return the solver of one large table, or None if the cells are few; refuse any other."""
-    found = tables(blocks)
-    size = sum(marginal.size for marginal in found)
-    if size <= MOST_CELLS:
-        return None
-    solver = TableSolver.of(blocks, found) if size <= MOST_OF_ONE else None
-    if solver is None:
-        raise _too_large(size)
-    return solver
+def _entries(block: Rows) -> int:
+    """Return how many numbers rows are made of once they are written out."""
+    if isinstance(block, Products):
+        return math.prod(int(factor.nnz) for factor in block.factors)
+    return block.entries
 
 
 def _too_large(size: int) -> UnfitPlanError:
     return UnfitPlanError(
         f"'nonnegative' and 'consistent' would work on {size:,} cells at once; at most "
-        f"{MOST_CELLS:,} are supported, or {MOST_OF_ONE:,} if one measured combination of columns "
+        f"{MAX_CELLS:,} are supported, or {MAX_OF_ONE:,} if one measured combination of columns "
         "holds all others and each of its cells is measured alone. Leave them out of the plan: "
         "they change no release"
     )

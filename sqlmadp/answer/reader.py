@@ -21,8 +21,7 @@ from sqlmadp.answer.rows import Desk
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
 from sqlmadp.schema.domain import Domain
-from sqlmadp.sql.bind import BoundQuery
-from sqlmadp.sql.binder import Binder
+from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.sandbox import explain
 from sqlmadp.sql.statements import Statement
@@ -46,9 +45,10 @@ class Reader:
         self._measurements = measurements
         self._processing, self._draws = processing, draws
         self._binder = Binder(domain, limits)
-        self._desk = Desk(limits.outer_seconds)
+        self._desk = Desk(limits)
         self._estimates: dict[Reads, Estimate] = {}
         self._like: dict[Reads, Estimate] = {}
+        """The first estimate from each selection of blocks, of this reader and all over others."""
         self._exact: dict[Reads, dict[str, Exact]] = {}
 
     def over(self, measurements: Sequence[Measurement], draws: int = COUNT) -> Reader:
@@ -59,7 +59,7 @@ class Reader:
         """
         other = copy(self)
         other._measurements, other._draws = measurements, draws
-        other._estimates, other._like = {}, self._like | self._estimates
+        other._estimates = {}
         return other
 
     def result(self, query: BoundQuery, reads: Sequence[int] | None) -> Result:
@@ -90,6 +90,5 @@ class Reader:
         found = Estimate.of(self._measurements, domain, reads, self._processing, self._draws)
         if domain == self._binder.domain:
             self._estimates[key] = found
-            if key in self._like:
-                found.solved_like(self._like[key])
+            found.solved_like(self._like.setdefault(key, found))
         return found

@@ -2,36 +2,35 @@
 
 A measurement is public, so everything here is post-processing and spends nothing.  An
 estimate belongs to a reader: it uses the blocks that this reader reconstructs from, all of
-them for the curator.  Several measurements are weighed by their noise: rows and values of each are
-scaled until all have the noise of the first, which makes least squares over all of them the best
-unbiased estimate.  A query outside their span is refused by name: which columns or values
-the release does not tell apart.
+them for the curator.  Several measurements, and several blocks of one, are weighed by their noise:
+rows and values of each are scaled until all have the noise of the first, which makes least squares
+over all of them the best unbiased estimate.  A query outside their span is refused by name: which
+columns or values the release does not tell apart.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from typing import TypeVar
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.answer.draws import COUNT, simulated
-from sqlmadp.answer.processing import Processing
+from sqlmadp.answer.processing import Fitted, Processed, Processing
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.kronecker import relabelled, scaled
-from sqlmadp.schema.marginal import Block, Marginal, Partition
-from sqlmadp.table.old_blocks import as_blocks
-from sqlmadp.workload.solver import Answers, Solver
+from sqlmadp.solve.column import NEGLIGIBLE
+from sqlmadp.table.joint import components, has_joint, joined, realised
+from sqlmadp.table.partition import Floats, Partition, common
+from sqlmadp.table.rows import Rows
 
-Matrix = NDArray[np.float64]
-Found = TypeVar("Found")
+Sums = Sequence[tuple[Rows, sparse.csr_array]]
+"""Sums of answers, one per row of every matrix: rows, and what each answer to them is multiplied
+by."""
 
 SHOWN = 5
 """Values of a column that a message lists at most."""
@@ -43,9 +42,10 @@ class Estimate:
 
     domain: Domain
     """The domain at its present cuts."""
-    blocks: tuple[Block, ...]
-    values: tuple[Matrix, ...]
+    blocks: tuple[Rows, ...]
+    values: tuple[Floats, ...]
     noise_variance: float
+    """Of every value."""
     processing: Processing = Processing()  # noqa: RUF009 - It never changes.
     draws: int = COUNT
     """Simulated releases, for errors that are not known exactly."""
@@ -63,15 +63,20 @@ class Estimate:
 
         Blocks are numbered through all measurements.
         """
-        blocks: list[Block] = []
-        values: list[Matrix] = []
+        blocks: list[Rows] = []
+        values: list[Floats] = []
         scale = measurements[0].scale
         for measurement in measurements:
-            cuts: Mapping[str, list[float]] = measurement.metadata["cuts"]
-            weight = scale / measurement.scale
-            known = as_blocks(measurement.blocks)
-            blocks += [weighed(recut(b, cuts, domain), weight) for b in known]
-            values += [weight * answers for answers in measurement.answers]
+            for block, answers, own, grain in zip(
+                measured_rows(measurement, domain),
+                measurement.answers,
+                measurement.scales,
+                measurement.grains,
+                strict=True,
+            ):
+                weight = scale / (own * grain.numerator / grain.denominator)
+                blocks.append(weighed(block, weight))
+                values.append(weight * answers)
         chosen = range(len(blocks)) if reads is None else reads
         return cls(
             domain,
@@ -83,118 +88,144 @@ class Estimate:
         )
 
     def solved_like(self, other: Estimate) -> Estimate:
-        """Return this estimate with the solver of another one of the same strategy."""
-        self.__dict__["_solver"] = other._solver
+        """Return this estimate with all that another one of the same strategy worked out."""
+        self.__dict__["_solved"] = other._solved
         return self
 
     @cached_property
-    def _solver(self) -> Solver:
-        return self.processing.solver(self.blocks)
+    def _solved(self) -> Processed:
+        return Processed(self.processing, self.blocks)
 
     @cached_property
-    def _estimated(self) -> Matrix:
-        return self.processing.apply(self._solver, self.values)
+    def _estimated(self) -> Fitted:
+        return self._solved.estimate(self.values)
+
+    def answers(self, rows: Rows) -> Floats:
+        """Return the best answer to every row."""
+        return self._estimated.answers(self._covered(rows))
 
     @cached_property
-    def _answers(self) -> Answers:
-        return self._solver.answers(self._estimated)
-
-    def answers(self, block: Block) -> Matrix:
-        """Return the best answer to every row of ``block``."""
-        return self._covered(self._answers, block)
-
-    @cached_property
-    def _simulated(self) -> Answers:
+    def _simulated(self) -> Fitted:
         start = self.values
         if self.processing.nonnegative:  # As if the processed estimate were the table.
-            start = self._solver.fitted(self._estimated)
-        values = simulated(start, self.noise_variance, self.draws)
-        return self._solver.answers(self.processing.apply(self._solver, values))
+            start = tuple(self._estimated.answers(block) for block in self.blocks)
+        return self._solved.estimate(simulated(start, self.noise_variance, self.draws))
 
-    def simulated(self, block: Block) -> Matrix:
+    def simulated(self, rows: Rows) -> Floats:
         """Return the answers of simulated releases, one column each (see `draws`)."""
-        return self._covered(self._simulated, block)
+        return self._simulated.answers(self._covered(rows))
 
-    def rmse(self, block: Block) -> Matrix:
+    def rmse(self, rows: Rows) -> Floats:
         """Return the root of every row's expected squared error.
 
         It is exact, but where no count may be below zero: then it is the distance, bias included,
         of simulated releases of the estimate, processed in the same way, from the estimate.
         """
         if self.processing.nonnegative:
-            away = self.simulated(block) - self.answers(block)[:, None]
+            away = self.simulated(rows) - self.answers(rows)[:, None]
             return np.asarray(np.sqrt((away**2).mean(axis=1)))
-        return np.sqrt(self.noise_variance * self._covered(self._solver.variances, block))
+        return np.sqrt(self.noise_variance * self._solved.variances(self._covered(rows)))
 
-    def noise(self, block: Block) -> Matrix | sparse.csr_array:
-        """Return the noise of every answer over independent ones, so that products are covariances.
-
-        Before any post-processing, as ``rmse`` is.
-        """
-        noise: Matrix | sparse.csr_array = self._covered(self._solver.noise, block)
-        return noise * math.sqrt(self.noise_variance)
-
-    def _covered(self, work: Callable[[Block], Found], block: Block) -> Found:
+    def sum_rmse(self, parts: Sums) -> Floats:
+        """Return the same of sums of answers, exactly, before any post-processing."""
         try:
-            return work(block)
+            found = self._solved.solution.sum_variances(_functions(parts))
         except NotCoveredError:
-            reason = not_covered(block, self.blocks, self.domain)
-        raise NotCoveredError(reason)
+            covered = [(self._covered(rows), factors) for rows, factors in parts]
+            found = self._solved.solution.sum_variances(_functions(covered))
+        return np.sqrt(self.noise_variance * found)
+
+    def _covered(self, rows: Rows) -> Rows:
+        """Return rows that what was measured answers: these, or these over declared columns.
+
+        NotCoveredError says why it answers neither.
+        """
+        for each in dict.fromkeys((rows, realised(rows))):
+            with suppress(NotCoveredError):
+                self._solved.variances(each)
+                return each
+        raise NotCoveredError(not_covered(rows, self.blocks, self.domain))
 
 
-def weighed(block: Block, weight: float) -> Block:
+def _functions(parts: Sums) -> list[tuple[Rows, sparse.csr_array]]:
+    return [(rows, sparse.csr_array(factors @ rows.matrix)) for rows, factors in parts]
+
+
+def weighed(block: Rows, weight: float) -> Rows:
     """Return a block with its rows scaled to another noise."""
-    return block if weight == 1 else scaled(block, weight)
+    return block if weight == 1 else block.times(weight)
 
 
-def recut(block: Block, cuts: Mapping[str, list[float]], domain: Domain) -> Block:
+def measured_rows(measurement: Measurement, domain: Domain) -> list[Rows]:
+    """Return the rows that were measured over the domain's cells, and over joint columns again."""
+    cuts: Mapping[str, list[float]] = measurement.metadata["cuts"]
+    joint: Mapping[str, list[list[str]]] = measurement.metadata.get("joint", {})
+    rows = [recut(block, cuts, domain) for block in measurement.blocks]
+    return [
+        joined(each, joint[str(number)]) if str(number) in joint else each
+        for number, each in enumerate(rows)
+    ]
+
+
+def joint_scopes(blocks: Sequence[Rows]) -> dict[str, list[list[str]]]:
+    """Return, by the numbers of blocks over joint columns, the declared columns of each column."""
+    return {
+        str(number): [list(components(column)) for column in block.scope]
+        for number, block in enumerate(blocks)
+        if has_joint(block.scope)
+    }
+
+
+def recut(block: Rows, cuts: Mapping[str, list[float]], domain: Domain) -> Rows:
     """Return a block measured at older ``cuts`` of the real columns over the domain's cells."""
-    partitions = []
-    for name, partition in zip(block.marginal.scope, block.marginal.partitions, strict=True):
+    parts = []
+    for name, part in zip(block.scope, block.parts, strict=True):
         column = domain.column(name)
-        if column.type == "real" and len(partition.labels) != column.size:
-            partition = _recut(partition, column, cuts[name])  # noqa: PLW2901
-        partitions.append(partition)
-    marginal = Marginal(block.marginal.scope, tuple(partitions))
-    return block if marginal == block.marginal else relabelled(block, marginal)
+        stale = column.type == "real" and len(part.pieces) != column.size
+        parts.append(_recut(part, column, cuts[name]) if stale else part)
+    if all(new is old for new, old in zip(parts, block.parts, strict=True)):
+        return block
+    return replace(block, parts=tuple(parts))
 
 
-def _recut(partition: Partition, column: Column, cuts: list[float]) -> Partition:
+def _recut(part: Partition, column: Column, cuts: list[float]) -> Partition:
     old = replace(column, cuts=tuple(cuts))
     cells = [column.value(cell) for cell in range(column.declared)]
     former = [old.cell_of_real(value) for value in cells if isinstance(value, float)]
     if old.null_cell is not None:
         former.append(old.null_cell)
-    return Partition(partition.labels[np.array(former)])
+    return part.restricted(np.array(former))
 
 
-def not_covered(block: Block, measured: Sequence[Block], domain: Domain) -> str:
+def not_covered(rows: Rows, measured: Sequence[Rows], domain: Domain) -> str:
     """Say which columns or values of a query the measured blocks do not tell apart."""
     reasons = []
-    for name, partition in zip(block.marginal.scope, block.marginal.partitions, strict=True):
-        parts = [
-            b.marginal.partitions[b.marginal.scope.index(name)]
-            for b in measured
-            if name in b.marginal.scope
-        ]
-        if not parts:
+    rows = realised(rows)
+    if has_joint(name for block in measured for name in block.scope):
+        measured = [realised(block) for block in measured]
+    for name, part in zip(rows.scope, rows.parts, strict=True):
+        known = [b.parts[b.scope.index(name)] for b in measured if name in b.scope]
+        if not known:
             reasons.append(f"column {name!r} is not part of what the release measured")
-            continue
-        together = _merged_values(partition, reduce(Partition.refine, parts), domain.column(name))
-        if together:
-            reasons.append(f"the release does not tell the values {together} of {name!r} apart")
+        else:
+            reasons += _told_together(part, common(known), domain.column(name))
     if not reasons:
-        names = " and ".join(repr(name) for name in block.marginal.scope) or "the total"
+        names = " and ".join(repr(name) for name in rows.scope) or "the total"
         reasons.append(f"the release does not measure this combination of {names}")
-    known = sorted({" x ".join(b.marginal.scope) or "the total" for b in measured})
-    return f"{'; '.join(reasons)} (measured: {', '.join(known)})"
+    scopes = sorted({" x ".join(b.scope) or "the total" for b in measured})
+    return f"{'; '.join(reasons)} (measured: {', '.join(scopes)})"
 
 
-def _merged_values(asked: Partition, known: Partition, column: Column) -> str:
-    """Return values that the query tells apart and the release does not, as text."""
-    for group in range(known.size):
-        cells = np.flatnonzero(known.labels == group)
-        if len(np.unique(asked.labels[cells])) > 1:
-            shown = [column.describe(int(cell)) for cell in cells[:SHOWN]]
-            return ", ".join(shown) + (", ..." if len(cells) > SHOWN else "")
-    return ""
+def _told_together(asked: Partition, known: Partition, column: Column) -> list[str]:
+    """Say which values a query tells apart that the release does not, if it does."""
+    missed = sparse.coo_array(asked.over(known) @ known.functions - asked.functions)
+    cells = missed.coords[1][np.abs(missed.data) > NEGLIGIBLE]
+    if not len(cells):
+        return []
+    piece = known.pieces[cells.min()]
+    members = np.flatnonzero(known.pieces == piece)
+    shown = ", ".join(column.describe(int(cell)) for cell in members[:SHOWN])
+    shown += ", ..." if len(members) > SHOWN else ""
+    if known.degrees[piece]:
+        return [f"the release measures sums over the values {shown} of {column.name!r}, not each"]
+    return [f"the release does not tell the values {shown} of {column.name!r} apart"]

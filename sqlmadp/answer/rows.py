@@ -19,15 +19,15 @@ from sqlmadp.answer.derived import derive
 from sqlmadp.answer.made_up import Estimated
 from sqlmadp.answer.quantiles import Column
 from sqlmadp.errors import OperationalError
-from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.bound import BoundQuery, PrivateBlock
-from sqlmadp.sql.limits import DEFAULT, advice
+from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.locked import load_public, locked_connection, quote
 from sqlmadp.sql.sandbox import explain
 from sqlmadp.sql.stopwatch import TooSlowError, interrupted
+from sqlmadp.table.rows import Rows
 
 Matrix = NDArray[np.float64]
-Rows = list[tuple[Any, ...]]
+ResultRows = list[tuple[Any, ...]]
 
 
 DID_NOT_FIT = (
@@ -38,22 +38,24 @@ DID_NOT_FIT = (
 class Desk:
     """Runs the rest of statements over released answers."""
 
-    def __init__(self, seconds: float = DEFAULT.outer_seconds) -> None:
+    def __init__(self, limits: Limits = DEFAULT) -> None:
         """Open an empty database without any way out."""
-        self._seconds = seconds
-        self._connection = locked_connection()
+        self._seconds = limits.outer_seconds
+        self._connection = locked_connection(limits.sql_memory)
         self._public: set[str] = set()
 
-    def rows(self, query: BoundQuery, estimate: Estimated) -> Rows:
+    def rows(self, query: BoundQuery, estimate: Estimated) -> ResultRows:
         """Return the rows of ``query`` with answers from ``estimate``."""
         rows = self.tracked_rows(query, estimate)
         return [row[:-1] for row in rows] if query.tracked else rows
 
-    def tracked_rows(self, query: BoundQuery, estimate: Estimated) -> Rows:
+    def tracked_rows(self, query: BoundQuery, estimate: Estimated) -> ResultRows:
         """Return the same rows; those of a tracked query end with the number of their group."""
         return self.noted_rows(query, estimate)[0]
 
-    def noted_rows(self, query: BoundQuery, estimate: Estimated) -> tuple[Rows, tuple[str, ...]]:
+    def noted_rows(
+        self, query: BoundQuery, estimate: Estimated
+    ) -> tuple[ResultRows, tuple[str, ...]]:
         """Return the same rows, and what is to be said about them.
 
         Where a cast of answers fails, its value is NULL: noise must not take rows away.
@@ -67,7 +69,7 @@ class Desk:
         except OperationalError:
             return self.run(query, query.lenient), (DID_NOT_FIT,)
 
-    def run(self, query: BoundQuery, sql: str) -> Rows:
+    def run(self, query: BoundQuery, sql: str) -> ResultRows:
         """Return the rows of SQL over the tables of the query's blocks, and public tables."""
         for public in query.public:
             if public.name not in self._public:
@@ -113,9 +115,6 @@ class Desk:
         raise OperationalError(message)
 
 
-def answers_of(block: PrivateBlock, answer: Callable[[Block], Matrix]) -> list[Matrix]:
+def answers_of(block: PrivateBlock, answer: Callable[[Rows], Matrix]) -> list[Matrix]:
     """Return the answers to every piece of a block."""
-    return [
-        piece.scale * np.concatenate([answer(part) for part in piece.blocks])
-        for piece in block.pieces
-    ]
+    return [np.concatenate([answer(rows) for rows in piece.rows]) for piece in block.pieces]

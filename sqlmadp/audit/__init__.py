@@ -1,7 +1,7 @@
 """Audits: attempts to see a record through the noise, which must fail.
 
     cases      strategies that mechanisms select, and pairs of neighbouring tables
-    units      the same for tables in which people own many records, counted by an engine
+    counted    the same for tables of records, counted by an engine: many per person, wide columns
     sample     many measurements of each table, through `private.measure.noisy_answers`
     bound      the event that tells the tables apart best, and what it proves of epsilon
     freshness  noise is never the same twice, in one process or in several

@@ -11,7 +11,8 @@ with the stated confidence, whatever the distribution.
 
 Events are thresholds of a few statistics of what was measured:
 
-    likelihood   |y - a| - |y - a'| summed over all answers, for exact answers a and a'
+    likelihood   (|y - a| - |y - a'|) / spread summed over all answers, for exact answers a and a'
+                 and the mean distance of an answer's samples from a
     lattice      the lowest binary digit in use: floating-point noise gives the table away by it
     width        how many answers there are
 """
@@ -60,7 +61,8 @@ def lower_bound(
     """
     best, chosen = -np.inf, None
     first, second = len(samples) // 2, len(others) // 2
-    for event in _statistics(samples, others, exact, other_exact):
+    spread = _spread(samples[:first], exact)
+    for event in _statistics(samples, others, exact, other_exact, spread):
         name, values, other_values = event
         if only not in {"", name}:
             continue
@@ -119,21 +121,30 @@ def _losses(
     return losses
 
 
+def _spread(samples: Answers, exact: Matrix) -> Matrix:
+    """Return how far samples of every answer are from it on average: blocks differ in units."""
+    if samples.shape[1] != len(exact):
+        return np.ones(len(exact))
+    spread: Matrix = np.abs(samples - exact).mean(axis=0)
+    return np.where(spread > 0, spread, 1.0)
+
+
 def _statistics(
-    samples: Answers, others: Answers, exact: Matrix, other_exact: Matrix
+    samples: Answers, others: Answers, exact: Matrix, other_exact: Matrix, spread: Matrix
 ) -> Iterator[tuple[str, Matrix, Matrix]]:
     """Yield each statistic's name and its values on either table's samples."""
     widths = [np.full(len(each), each.shape[1], dtype=np.float64) for each in (samples, others)]
     yield "width", widths[0], widths[1]
     moved = exact != other_exact
     if samples.shape[1] == others.shape[1] == len(moved):
-        first, second = (_likelihood(each, exact, other_exact) for each in (samples, others))
-        yield "likelihood", first, second
+        nearer = [_likelihood(each, exact, other_exact, spread) for each in (samples, others)]
+        yield "likelihood", nearer[0], nearer[1]
         yield "lattice", _lowest_digit(samples[:, moved]), _lowest_digit(others[:, moved])
 
 
-def _likelihood(samples: Answers, exact: Matrix, other_exact: Matrix) -> Matrix:
-    total: Matrix = (np.abs(samples - exact) - np.abs(samples - other_exact)).sum(axis=1)
+def _likelihood(samples: Answers, exact: Matrix, other_exact: Matrix, spread: Matrix) -> Matrix:
+    nearer = np.abs(samples - exact) - np.abs(samples - other_exact)
+    total: Matrix = (nearer / spread).sum(axis=1)
     return total
 
 

@@ -8,7 +8,6 @@ the answers most is found by trying every cell, on purpose not by `private.sensi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.mechanism.catalogue import MECHANISMS
+from sqlmadp.core.collective import Collective
+from sqlmadp.core.mechanism import MECHANISMS, mechanism
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.kronecker import KroneckerBlock
-from sqlmadp.schema.marginal import TOTAL, Block, Marginal, Partition
-from sqlmadp.table.old_blocks import as_rows
-from sqlmadp.table.partition import Partition as Vertices
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
-from sqlmadp.workload.workload import Workload
 
 Table = NDArray[np.int64]
 """How many records there are of every cell of a small domain."""
+Sums = tuple[NDArray[np.int64], ...]
+"""The data vector of every block."""
 
 EPSILON = Fraction(1)
 PLAIN_COUNT = "a plain count"
@@ -39,39 +38,35 @@ class Case:
 
     name: str
     domain: Domain
-    blocks: tuple[Rows | Block, ...]
-    tables: tuple[Table, Table]
+    blocks: tuple[Rows, ...]
+    sums: tuple[Sums, Sums]
+    """By table."""
     epsilon: Fraction = EPSILON
     statistic: str = ""
     """The one statistic that is looked at, if not all are."""
 
-    def counts(self, table: int) -> list[NDArray[np.int64]]:
-        """Return the data vector of every block."""
-        return [vertex_weights(self.domain, block) @ self.tables[table] for block in self.blocks]
+    @classmethod
+    def of(
+        cls, name: str, domain: Domain, blocks: Sequence[Rows], tables: tuple[Table, Table]
+    ) -> Case:
+        """Return a case of two tables, given by their records in every cell."""
+        weights = [vertex_weights(domain, block) for block in blocks]
+        sums = tuple(tuple(own @ table for own in weights) for table in tables)
+        return cls(name=name, domain=domain, blocks=tuple(blocks), sums=(sums[0], sums[1]))
 
     def exact(self, table: int) -> NDArray[np.float64]:
         """Return the exact answers in lowest terms, as they are measured, block after block."""
         answers = []
-        for block, sums in zip(self.blocks, self.counts(table), strict=True):
-            matrix = block.matrix.toarray()
-            lowest = 1 if isinstance(block, KroneckerBlock) else int(np.gcd.reduce(matrix.ravel()))
+        for block, sums in zip(self.blocks, self.sums[table], strict=True):
+            matrix = block.matrix.toarray().astype(np.int64)
+            lowest = 1 if isinstance(block, Products) else int(np.gcd.reduce(matrix.ravel()))
             answers.append(matrix // lowest @ sums)
         return np.concatenate(answers).astype(np.float64)
 
 
-def everything(domain: Domain) -> Marginal:
-    """Return the marginal of all columns; small domains only."""
-    columns = sorted(domain.columns, key=lambda column: column.name)
-    return Marginal(
-        tuple(column.name for column in columns),
-        tuple(Partition.finest(column.size) for column in columns),
-    )
-
-
-def vertex_weights(domain: Domain, block: Rows | Block) -> NDArray[np.int64]:
+def vertex_weights(domain: Domain, block: Rows) -> NDArray[np.int64]:
     """Return the whole weights of every cell of the table: one row per vertex of the block."""
-    rows = as_rows(block)
-    own = dict(zip(rows.scope, rows.parts, strict=True))
+    own = dict(zip(block.scope, block.parts, strict=True))
     weights = np.ones((1, 1), dtype=np.int64)
     for column in sorted(domain.columns, key=lambda column: column.name):
         factor = np.ones((1, column.size), dtype=np.int64)
@@ -81,9 +76,9 @@ def vertex_weights(domain: Domain, block: Rows | Block) -> NDArray[np.int64]:
     return weights
 
 
-def effects(domain: Domain, blocks: Sequence[Rows | Block]) -> NDArray[np.float64]:
+def effects(domain: Domain, blocks: Sequence[Rows]) -> NDArray[np.float64]:
     """Return by how much one record of every cell moves the answers to rows, in L1 norm."""
-    total = np.zeros(everything(domain).size)
+    total = np.zeros(len(_table()))
     for block in blocks:
         weights = vertex_weights(domain, block)
         total += abs(block.matrix.toarray() @ weights).sum(axis=0) / weights.sum(axis=0)
@@ -96,27 +91,24 @@ def cases() -> Iterator[Case]:
     yield empty_cell()
     yield lattice()
     yield uneven_blocks()
+    yield uneven_ramps()
     yield products()
     yield ramps()
-    for mechanism in MECHANISMS:
-        yield from _selected(mechanism)
+    for name in MECHANISMS:
+        yield from _selected(name)
 
 
 def plain_count() -> Case:
     """Return the count of all records, eleven against ten."""
-    block = Block(TOTAL, sparse.csr_array(np.array([[1]])))
     tables = np.array([11, 0, 0, 0, 0, 0]), np.array([10, 0, 0, 0, 0, 0])
-    return Case(name=PLAIN_COUNT, domain=_domain(), blocks=(block,), tables=tables)
+    return Case.of(PLAIN_COUNT, _domain(), [Rows((), (), 1)], tables)
 
 
 def empty_cell() -> Case:
     """Return the histogram, with one record in a cell against none."""
-    return Case(
-        name="a histogram: an empty cell against one record",
-        domain=_domain(),
-        blocks=(_identity("age"),),
-        tables=(np.array([0, 0, 4, 0, 2, 0]), np.array([1, 0, 4, 0, 2, 0])),
-    )
+    tables = np.array([0, 0, 4, 0, 2, 0]), np.array([1, 0, 4, 0, 2, 0])
+    name = "a histogram: an empty cell against one record"
+    return Case.of(name, _domain(), [_block(["age"])], tables)
 
 
 def lattice() -> Case:
@@ -129,57 +121,60 @@ def uneven_blocks() -> Case:
     """Return overlapping blocks by hand, where some cells move the answers by 6 and some by 1."""
     age = _block(["age"], [[1, 2, 0], [0, -1, 1]])
     both = _block(["age", "sex"], [[1, 0, 2, 2, 0, 0], [0, 0, -1, 1, 0, 0]])
-    return _most_sensitive("two uneven blocks", _domain(), (age, both))
+    return _most_sensitive("two uneven blocks", (age, both))
+
+
+def uneven_ramps() -> Case:
+    """Return blocks of one scope with a vertex in common: what one lacks there, the other has."""
+    ramp = Partition(np.array([0, 0, 1]), np.array([0, 5, 0]), np.array([1, 0]), 5)
+    alone = Partition.finest(3)
+    more, less = sparse.csr_array(np.diag([4, 4, 6])), sparse.csr_array(np.diag([3, 3, 1]))
+    blocks = (Rows(("age",), (ramp,), 0, more), Rows(("age",), (alone,), 0, less))
+    return _most_sensitive("uneven ramps that even out", blocks)
 
 
 def products() -> Case:
     """Return products of rows of two columns, kept as factors, where cells differ too."""
     age, sex = _block(["age"], [[1, 1, 0], [0, 0, 1]]), _block(["sex"], [[1, 0], [1, 2]])
-    block = KroneckerBlock(
-        everything(_domain()), [age.matrix, sex.matrix], np.array([[1, 0], [3, 1]])
+    heights = np.array([[1, 0], [3, 1]])
+    block = Products(
+        ("age", "sex"), (*age.parts, *sex.parts), 0, None, (age.matrix, sex.matrix), heights
     )
-    return _most_sensitive("products of two columns", _domain(), (block,))
+    return _most_sensitive("products of two columns", (block,))
 
 
 def ramps() -> Case:
     """Return sums beside counts: a ramp in long steps, and a parabola with rows of both signs."""
-    ramp = Vertices(np.zeros(3, np.int64), np.array([0, 60, 100]), np.array([1]), 100)
-    curve = Vertices(np.zeros(3, np.int64), np.array([0, 1, 2]), np.array([2]), 2)
+    ramp = Partition(np.zeros(3, np.int64), np.array([0, 60, 100]), np.array([1]), 100)
+    curve = Partition(np.zeros(3, np.int64), np.array([0, 1, 2]), np.array([2]), 2)
     signed = sparse.csr_array(np.array([[2, -4, 0], [0, 2, 6]]))
     blocks = (
-        Rows(("age", "sex"), (ramp, Vertices.finest(2)), 3),
+        Rows(("age", "sex"), (ramp, Partition.finest(2)), 3),
         Rows(("age",), (curve,), 0, signed),
     )
-    return _most_sensitive("ramps and a parabola", _domain(), blocks)
+    return _most_sensitive("ramps and a parabola", blocks)
 
 
-def _selected(mechanism: str) -> Iterator[Case]:
+def _selected(name: str) -> Iterator[Case]:
     """Yield what a mechanism selects: the most sensitive cell, and the first record of one."""
     domain = _domain()
     workloads = [
-        Workload.of([_identity("age")]),
-        Workload.of([_block([], [[1]]), _identity("sex")]),
-        Workload.of([_block(["age"], [[1, 1, 0]]), _block(["age", "sex"], [[1, 0, 1, 0, 0, 0]])]),
+        [_block(["age"]), _reduced(["age"], [[1, 1, 1], [0, 1, 2]])],  # A sum beside its counts.
+        [_block([], [[1]]), _block(["sex"])],
+        [_reduced(["age"], [[1, 1, 0]]), _reduced(["age", "sex"], [[1, 0, 1, 0, 0, 0]])],
     ]
     shares = [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)]
-    columns = [(column.name, column.size) for column in domain.columns]
-    strategy = MECHANISMS[mechanism](columns, None).select(workloads, shares)
-    yield _most_sensitive(f"{mechanism}: the most sensitive cell", domain, strategy.blocks)
+    sizes = {column.name: column.size for column in domain.columns}
+    blocks = mechanism(name).select(Collective(workloads, shares, columns=sizes)).blocks
+    yield _most_sensitive(f"{name}: the most sensitive cell", blocks)
     empty = _table()
-    cell = int(np.argmin(empty))
-    yield Case(
-        name=f"{mechanism}: an empty cell against one record",
-        domain=domain,
-        blocks=strategy.blocks,
-        tables=(_with_record(empty, cell), empty),
-    )
+    tables = _with_record(empty, int(np.argmin(empty))), empty
+    yield Case.of(f"{name}: an empty cell against one record", domain, blocks, tables)
 
 
-def _most_sensitive(name: str, domain: Domain, blocks: tuple[Rows | Block, ...]) -> Case:
-    cell = int(np.argmax(effects(domain, blocks)))
-    table = _table()
-    tables = (_with_record(table, cell), table)
-    return Case(name=name, domain=domain, blocks=blocks, tables=tables)
+def _most_sensitive(name: str, blocks: Sequence[Rows]) -> Case:
+    table, cell = _table(), int(np.argmax(effects(_domain(), blocks)))
+    return Case.of(name, _domain(), blocks, (_with_record(table, cell), table))
 
 
 def _domain() -> Domain:
@@ -202,14 +197,18 @@ def _with_record(table: Table, cell: int) -> Table:
     return more
 
 
-def _block(scope: Sequence[str], rows: Sequence[Sequence[int]]) -> Block:
-    domain = _domain()
-    partitions = tuple(Partition.finest(domain.column(name).size) for name in scope)
+def _finest(scope: Sequence[str]) -> tuple[Partition, ...]:
+    return tuple(Partition.finest(_domain().column(name).size) for name in scope)
+
+
+def _block(scope: Sequence[str], rows: Sequence[Sequence[int]] | None = None) -> Rows:
+    """Return rows over all cells of a scope; every cell alone if none are given."""
+    if rows is None:
+        return Rows(tuple(scope), _finest(scope), 1)
     matrix = sparse.csr_array(np.array(rows, dtype=np.int64))
-    return Block(Marginal(tuple(scope), partitions), matrix)
+    return Rows(tuple(scope), _finest(scope), 0, matrix)
 
 
-def _identity(*scope: str) -> Block:
-    domain = _domain()
-    size = math.prod(domain.column(name).size for name in scope)
-    return _block(list(scope), np.eye(size, dtype=np.int64).tolist())
+def _reduced(scope: Sequence[str], rows: Sequence[Sequence[int]]) -> Rows:
+    """Return the same over the fewest vertices, as queries come."""
+    return Rows.reduced(tuple(scope), _finest(scope), sparse.csr_array(np.array(rows, float)))

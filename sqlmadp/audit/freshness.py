@@ -35,7 +35,7 @@ def _draws(case: Case) -> list[int]:
     noise = []
     for number in range(DRAWS):
         table = number % 2
-        answers = noisy_answers(strategy, case.counts(table))
+        answers = noisy_answers(strategy, case.sums[table])
         noise.append(int(answers[0][0]) - int(case.exact(table)[0]))
     return noise
 

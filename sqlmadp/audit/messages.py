@@ -14,13 +14,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
-from scipy import sparse
-
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 CANARY = "canary-7310"
 
@@ -82,8 +80,7 @@ def _measured_parquet(word: str, *, healthy: bool) -> str:
 def _outcome(folder: Path, location: str) -> str:
     """Return all that a measurement says, and whatever its files hold besides the table."""
     sizes = {column.name: column.size for column in _DOMAIN.columns}
-    marginal = Marginal(tuple(sizes), tuple(map(Partition.finest, sizes.values())))
-    block = Block(marginal, sparse.eye_array(marginal.size, dtype=np.int64, format="csr"))
+    block = Rows(tuple(sizes), tuple(map(Partition.finest, sizes.values())), 1)
     said = "measured"
     with Ledger.open(folder / "audit.ledger", budget=Fraction(1)) as ledger:
         try:

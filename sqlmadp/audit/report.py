@@ -17,10 +17,10 @@ import numpy as np
 
 from sqlmadp.audit.bound import Answers, Bound, lower_bound
 from sqlmadp.audit.cases import PLAIN_COUNT, Case, cases
+from sqlmadp.audit.counted import counted_cases
 from sqlmadp.audit.freshness import repeated_noise
 from sqlmadp.audit.messages import telling_messages
 from sqlmadp.audit.sample import sample
-from sqlmadp.audit.units import unit_cases
 from sqlmadp.processes import pool, starting
 
 MEASUREMENTS = 200_000
@@ -91,7 +91,7 @@ def audit(
     progress: Progress = lambda done, total: None,
 ) -> Report:
     """Audit every case, with so many measurements of each of its two tables."""
-    every = (*cases(), *unit_cases())
+    every = (*cases(), *counted_cases())
     samples = _samples(every, measurements, progress)
     return Report(
         tuple(

@@ -21,7 +21,6 @@ from sqlmadp.audit.bound import Answers
 from sqlmadp.audit.cases import Case
 from sqlmadp.private.measure import calibrate, noisy_answers
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.table.old_blocks import as_rows
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
@@ -38,7 +37,7 @@ def sample(
     """Return at least so many measurements of one table of a case, one a row."""
     domain, blocks = _copied(case)
     strategy = calibrate(blocks, domain=domain, epsilon=case.epsilon)
-    counts = [np.tile(each, COPIES) for each in case.counts(table)]
+    counts = [np.tile(each, COPIES) for each in case.sums[table]]
     samples = []
     for _ in range(-(-measurements // COPIES)):
         answers = noisy_answers(strategy, counts)
@@ -53,7 +52,7 @@ def _copied(case: Case) -> tuple[Domain, list[Rows]]:
     copies = Partition.finest(COPIES)
     identity = sparse.eye_array(COPIES, dtype=np.int64, format="csr")
     blocks: list[Rows] = []
-    for block in map(as_rows, case.blocks):
+    for block in case.blocks:
         scope, parts = (_COPY, *block.scope), (copies, *block.parts)
         if isinstance(block, Products):
             heights = np.stack([block.heights.astype(np.int64)] * COPIES)

@@ -16,15 +16,16 @@ import click
 
 from sqlmadp.bug_report import unforeseen
 from sqlmadp.cli.auditing import audit
+from sqlmadp.cli.experimenting import INTERRUPTED, experiment
 from sqlmadp.cli.interrupts import remember
 from sqlmadp.cli.ledgers import ledger
 from sqlmadp.cli.planning import check, plan
 from sqlmadp.cli.releasing import query, release
 from sqlmadp.cli.reporting import report
 from sqlmadp.cli.schemas import schema
+from sqlmadp.cli.staged import staged
 from sqlmadp.cli.starting import init
 from sqlmadp.errors import Error
-from sqlmadp.experiment.command import INTERRUPTED, experiment
 
 DEBUG = "sqlmadp.debug"
 AGAIN = "if a release was recorded, running it again returns the same answers and spends nothing"
@@ -111,6 +112,7 @@ def _with_debug(command: click.Command) -> None:
         command.params.append(_debug_option())
 
 
-for _command in (init, check, plan, release, query, report, ledger, audit, experiment, schema):
+_COMMANDS = (init, check, plan, staged, release, query, report, ledger, audit, experiment, schema)
+for _command in _COMMANDS:
     _with_debug(_command)
     main.add_command(_command)

@@ -78,14 +78,14 @@ def verify(path: Path, as_json: bool, quiet: bool) -> None:
 def _check_note(plan: Plan, ledger: Ledger) -> None:
     """Raise LedgerError if the plan's table is charged to another ledger, or to a later one."""
     from sqlmadp.checking import source_identity  # noqa: PLC0415
-    from sqlmadp.private.tie import check_tie  # noqa: PLC0415
+    from sqlmadp.private.ledger_binding import check_binding  # noqa: PLC0415
 
     try:
         identity = source_identity(plan)
     except SourceError as error:
         click.echo(f"note: not compared with the note of the table's ledger: {error}\n", err=True)
         return
-    check_tie(identity, ledger.path, lambda: ledger.heads)
+    check_binding(identity, ledger.path, lambda: ledger.heads)
 
 
 def _ledger_of(path: Path, *, quiet: bool) -> Ledger:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from sqlmadp.errors import Error, Problem
 from sqlmadp.plan import Plan
@@ -32,6 +33,28 @@ SKIP_REFUSED = click.option(
     is_flag=True,
     help="Go on without statements that are refused; whoever is left with none is not charged.",
 )
+
+
+class MechanismName(click.ParamType[str]):
+    """The name of a mechanism; they are loaded only to look one up, since that is slow."""
+
+    name = "mechanism"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name, or fail with a list of those that there are."""
+        from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415
+
+        if value not in MECHANISMS:
+            self.fail(f"{value!r} is not one of {', '.join(MECHANISMS)}.", param, ctx)
+        return value
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that a shell offers."""
+        from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415
+
+        return [CompletionItem(name) for name in MECHANISMS if name.startswith(incomplete)]
 
 
 def analysts_of_the_plan(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:

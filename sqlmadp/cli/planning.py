@@ -13,13 +13,14 @@ from sqlmadp.cli.options import (
     PLAN,
     QUIET,
     SKIP_REFUSED,
+    MechanismName,
     print_json,
     print_notes,
     skipping,
 )
 from sqlmadp.errors import InputError
 from sqlmadp.exact_numbers import exact
-from sqlmadp.plan import MECHANISMS, Plan
+from sqlmadp.plan import Plan
 
 
 @click.command()
@@ -66,9 +67,10 @@ def check(path: Path, deep: bool, *, skip_refused: bool, as_json: bool, quiet: b
     "--mechanism",
     "mechanisms",
     multiple=True,
-    type=click.Choice(MECHANISMS),
-    help="Show only this mechanism; may be given several times. All of them otherwise.",
+    type=MechanismName(),
+    help="Show this mechanism instead of the plan's own; may be given several times.",
 )
+@click.option("--compare", is_flag=True, help="Show all mechanisms side by side.")
 @click.option("--without", multiple=True, metavar="NAME", help="What if this analyst left?")
 @click.option(
     "--with", "joining", multiple=True, metavar="NAME=FILE", help="What if this analyst joined?"
@@ -91,6 +93,7 @@ def plan(
     path: Path,
     mechanisms: tuple[str, ...],
     *,
+    compare: bool,
     without: tuple[str, ...],
     joining: tuple[str, ...],
     shares: tuple[str, ...],
@@ -100,13 +103,14 @@ def plan(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Show expected errors before anything is spent.
+    """Preview the accuracy of every query without spending budget.
 
-    For every mechanism: what each analyst's error would be alone with their own share and in
-    the collective, the error of every query, and both fairness measures (above 1 is a
-    violation). The plan can be changed for the occasion; the file stays as it is. A plan to which
-    analysts were added after its release is shown as 'release' would go on. Reads no record.
+    Shows the standard error of every statement, and whether anyone is worse off than alone.
+    --compare shows all mechanisms: each analyst's error on their own share, their error in the
+    joint release, and both fairness measures. --with, --without, --share and --epsilon try out
+    changes without editing the file. Reads no records.
     """
+    from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415
     from sqlmadp.display import show_least_epsilon, show_previews  # noqa: PLC0415
     from sqlmadp.figures import plan_figures  # noqa: PLC0415
     from sqlmadp.progress import stages  # noqa: PLC0415
@@ -119,7 +123,8 @@ def plan(
         epsilon=None if epsilon is None else _number(epsilon),
     )
     aims = {name: float(_number(text)) for name, text in _pairs(targets, "--target-rmse").items()}
-    with stages(2 + len(mechanisms or MECHANISMS), quiet=quiet) as progress:
+    mechanisms = tuple(MECHANISMS) if compare else mechanisms
+    with stages(2 + max(1, len(mechanisms)), quiet=quiet) as progress:
         opened = skipping(Plan.open(path), skip_refused=skip_refused)
         previews = changes.apply(opened).preview(*mechanisms, progress=progress)
     print_notes(previews.asked.notes, previews.asked.refused, quiet=quiet)

@@ -21,10 +21,11 @@ from sqlmadp.cli.options import (
     print_notes,
     skipping,
 )
-from sqlmadp.errors import Error, OperationalError
+from sqlmadp.errors import Error, OperationalError, ProgrammingError
 from sqlmadp.plan import Plan
 
 if TYPE_CHECKING:
+    from sqlmadp.answer.result import Result
     from sqlmadp.certificate import Certificate
 
 
@@ -139,10 +140,9 @@ def _rehearse(opened: Plan, *, as_json: bool, quiet: bool) -> None:
     from sqlmadp.figures import rehearsal_figures  # noqa: PLC0415
     from sqlmadp.progress import stages  # noqa: PLC0415
     from sqlmadp.rehearsal import rehearse  # noqa: PLC0415
-    from sqlmadp.strategy.cache import StrategyCache, default_directory  # noqa: PLC0415
 
     with stages(3, quiet=quiet) as progress:
-        found = rehearse(opened, StrategyCache(default_directory()), progress)
+        found = rehearse(opened, progress)
     print_notes(found.asked.notes, found.asked.refused, quiet=quiet)
     if as_json:
         print_json(rehearsal_figures(found))
@@ -177,17 +177,23 @@ def query(
 
     Any query in the span of what was measured is answered, with its expected error; another is
     refused with the columns or values that the release does not cover. 'EXPLAIN SELECT ...'
-    shows scope, cells, groups and expected error, released or not. Reads no record.
+    shows scope, cells, groups and expected error; before the release with --analyst as if that
+    analyst handed it in. 'HAND IN SELECT ...' hands a statement in for --analyst, and 'WITHDRAW
+    name' takes it back. Reads no record.
     """
     from sqlmadp.display import show_explained, show_meaning, show_result  # noqa: PLC0415
     from sqlmadp.explaining import explain_text  # noqa: PLC0415
     from sqlmadp.figures import query_figures, result_figures  # noqa: PLC0415
     from sqlmadp.progress import stages  # noqa: PLC0415
+    from sqlmadp.sql.statements import is_explain, is_of_an_analyst  # noqa: PLC0415
 
     opened = Plan.open(path)
     with stages(quiet=quiet) as progress:
         progress("answering")
-        explained = explain_text(opened, sql, analyst, dialect=dialect)
+        if is_of_an_analyst(sql) or (analyst is not None and is_explain(sql)):
+            explained: Result | None = _on_a_connection(opened, sql, analyst, dialect)
+        else:
+            explained = explain_text(opened, sql, dialect=dialect)
         if explained is None:
             done = opened.released(notice=_silent if quiet else _say)
             result = done.query(sql, analyst, dialect=dialect)
@@ -202,3 +208,18 @@ def query(
     else:
         show_result(result)
         show_meaning(done)
+        if not quiet:
+            _say(done.asked.domain.error_meaning)
+
+
+def _on_a_connection(plan: Plan, sql: str, analyst: str | None, dialect: str | None) -> Result:
+    """Return the rows of EXPLAIN, HAND IN or WITHDRAW, as a connection of an analyst has them."""
+    from sqlmadp.dbapi.connection import connect  # noqa: PLC0415
+
+    if analyst is None:
+        names = ", ".join(each.name for each in plan.analysts)
+        raise ProgrammingError(
+            f"HAND IN and WITHDRAW need the name of an analyst: add --analyst NAME, one of {names}"
+        )
+    with connect(plan, analyst=analyst, dialect=dialect) as connection:
+        return connection.execute(sql).result

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from sqlmadp.cli.options import PLAN, QUIET, analysts_of_the_plan
-from sqlmadp.plan import MECHANISMS, Plan
+from sqlmadp.cli.options import PLAN, QUIET, MechanismName, analysts_of_the_plan
+from sqlmadp.plan import Plan
 
 
 @click.command()
@@ -29,13 +29,19 @@ from sqlmadp.plan import MECHANISMS, Plan
     "--mechanism",
     "mechanisms",
     multiple=True,
-    type=click.Choice(MECHANISMS),
-    help="Compare the plan's mechanism with this one; may be given several times. With all of "
-    "them otherwise.",
+    type=MechanismName(),
+    help="Compare the plan's mechanism with this one; may be given several times.",
 )
+@click.option("--compare", is_flag=True, help="Compare the plan's mechanism with all others.")
 @QUIET
 def report(
-    path: Path, out: Path, analyst: str | None, *, mechanisms: tuple[str, ...], quiet: bool
+    path: Path,
+    out: Path,
+    analyst: str | None,
+    *,
+    mechanisms: tuple[str, ...],
+    compare: bool,
+    quiet: bool,
 ) -> None:
     """Write one page that explains the release.
 
@@ -43,10 +49,12 @@ def report(
     a preview, afterwards it has the rows. The page needs no network and no other file. Reads no
     record and spends nothing.
     """
+    from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415
     from sqlmadp.progress import stages  # noqa: PLC0415
     from sqlmadp.report import write_report  # noqa: PLC0415
 
     opened = Plan.open(path)
-    with stages(4 + len(mechanisms or MECHANISMS), quiet=quiet) as progress:
+    mechanisms = tuple(MECHANISMS) if compare else mechanisms
+    with stages(5 + len(mechanisms), quiet=quiet) as progress:
         write_report(opened, out, analyst=analyst, mechanisms=mechanisms, progress=progress)
     click.echo(out)

@@ -20,17 +20,22 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.core.integers import Strategy
+from sqlmadp.core.cache import Entry, StrategyCache, digest
+from sqlmadp.core.integers import Strategy, certified
 from sqlmadp.core.pour import pour
-from sqlmadp.core.select import select
+from sqlmadp.core.select import CAP_ROOM, select
 from sqlmadp.solve.products import solution_of
 from sqlmadp.solve.residual import Gram, Residuals
 from sqlmadp.solve.solution import Solution
+from sqlmadp.table.joint import is_joint, realised
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
 
 Workload = tuple[Rows, ...]
+
+ROUNDING = 1e-11
+"""Take an error to be within its cap if it is above by at most this part."""
 
 MOST_PARTS = 1 << 14
 """Equal parts of the budget that shares may need at most."""
@@ -58,6 +63,11 @@ class Joint:
     """For each analyst, the numbers of the blocks that answers are reconstructed from."""
     errors: Floats
     """Recomputed from the integers, in the units of the collective."""
+
+    @cached_property
+    def measured(self) -> tuple[Rows, ...]:
+        """The blocks over declared columns alone, as they are measured."""
+        return tuple(realised(block) for block in self.blocks)
 
     def read_by(self, analyst: int) -> tuple[Rows, ...]:
         """Return the blocks that one analyst reads."""
@@ -87,22 +97,32 @@ class Collective:
         *,
         columns: Mapping[str, int] | None = None,
         importance: Sequence[float] | None = None,
+        units: Sequence[float] | None = None,
         capped: Sequence[Capped] | None = None,
         selector: Selector = selected,
+        known: Sequence[Rows] = (),
+        cache: StrategyCache | None = None,
     ) -> None:
         """Keep workloads and shares; the shares need not sum to 1.
 
         ``columns``: the number of values of every declared column; those in use if not given.
         ``importance``: what each analyst's error counts for where errors are added up; 1 if not
-        given.  ``capped``: parts of each analyst's workload with caps for the own selection.
+        given.  ``units``: what an error of 1 is for each analyst, where errors are relative to
+        what the analyst would have otherwise; None if errors are variances.  ``capped``: parts of
+        each analyst's workload with caps for the own selection.
+        ``known``: rows that everyone reads besides, measured before, with noise of variance 1 in
+        the units of the errors.  ``cache``: strategies on disk, used and added to.
         """
         self.workloads = [tuple(sorted(w, key=_by_content)) for w in workloads]
         self.shares = list(shares)
         self.importance = np.ones(len(shares)) if importance is None else np.array(importance)
+        self.units = None if units is None else np.array(units)
         self.capped = [Capped()] * len(shares) if capped is None else list(capped)
         self._columns = columns
+        self.known = tuple(known)
         self._selector = selector
-        self._selected: dict[bytes, Strategy] = {}
+        self._cache = cache
+        self._selected: dict[str, Strategy] = {}
         self.memory: dict[object, object] = {}
         """What mechanisms worked out for this collective and parts of it, by keys of their own."""
 
@@ -111,15 +131,24 @@ class Collective:
     def __len__(self) -> int:
         return len(self.workloads)
 
-    def of(self, members: Sequence[int]) -> Collective:
-        """Return some of the analysts, in the order given."""
+    def of(
+        self,
+        members: Sequence[int],
+        *,
+        shares: Sequence[Fraction] | None = None,
+        known: Sequence[Rows] | None = None,
+    ) -> Collective:
+        """Return some of the analysts, in the order given; with other shares or known rows."""
         found = Collective(
             [self.workloads[m] for m in members],
-            [self.shares[m] for m in members],
+            [self.shares[m] for m in members] if shares is None else shares,
             columns=self.columns,
             importance=[float(self.importance[m]) for m in members],
+            units=None if self.units is None else [float(self.units[m]) for m in members],
             capped=[self.capped[m] for m in members],
             selector=self._selector,
+            known=self.known if known is None else known,
+            cache=self._cache,
         )
         found._selected = self._selected
         found.memory = self.memory
@@ -134,11 +163,11 @@ class Collective:
         """A digest per analyst of all that tells them apart: workload, caps, share, importance."""
         found = []
         for n, workload in enumerate(self.workloads):
-            digest = hashlib.sha256(fingerprint(workload))
+            kind = hashlib.sha256(fingerprint(workload))
             for part, cap in zip(self.capped[n].parts, self.capped[n].caps, strict=True):
-                digest.update(fingerprint(part) + repr(cap).encode())
-            digest.update(repr((self.shares[n], float(self.importance[n]))).encode())
-            found.append(digest.digest())
+                kind.update(fingerprint(part) + repr(cap).encode())
+            kind.update(repr((self.shares[n], float(self.importance[n]))).encode())
+            found.append(kind.digest())
         return found
 
     @cached_property
@@ -171,16 +200,11 @@ class Collective:
 
     @cached_property
     def columns(self) -> dict[str, int]:
-        """The number of values of every column."""
-        if self._columns is not None:
-            return dict(self._columns)
-        parts = [
-            (column, len(part.pieces))
-            for workload in self.workloads
-            for rows in workload
-            for column, part in zip(rows.scope, rows.parts, strict=True)
-        ]
-        return dict(sorted(parts))
+        """The number of values of every column, joint ones in use included."""
+        used = values_of(rows for workload in self.workloads for rows in workload)
+        if self._columns is None:
+            return used
+        return dict(self._columns) | {name: used[name] for name in used if is_joint(name)}
 
     @cached_property
     def together(self) -> Workload:
@@ -203,13 +227,48 @@ class Collective:
 
     def select(self, workload: Workload, capped: Capped = Capped()) -> Strategy:
         """Return the strategy of a workload; equal workloads share one."""
-        digest = hashlib.sha256(fingerprint(workload))
-        for part, cap in zip(capped.parts, capped.caps, strict=True):
-            digest.update(fingerprint(part) + repr(cap).encode())
-        key = digest.digest()
+        parts = zip(capped.parts, capped.caps, strict=True)
+        caps = (fingerprint(part) + repr(cap).encode() for part, cap in parts)
+        key = digest("strategy", fingerprint(workload), *caps)
         if key not in self._selected:
-            self._selected[key] = self._selector(workload, capped)
+            self._selected[key] = self._stored(key, workload, capped) or self._searched(
+                key, workload, capped
+            )
         return self._selected[key]
+
+    def _stored(self, key: str, workload: Workload, capped: Capped) -> Strategy | None:
+        """Return what the cache has for a workload if it answers all of it within the caps."""
+        entry = None if self._cache is None else self._cache.load(key, values_of(workload))
+        if entry is None or len(entry.strategies) != 1:
+            return None
+        found = recertified(entry.strategies[0], workload)
+        errors = certified(found.blocks, found.total, capped.parts)
+        above = errors > np.array(capped.caps) * (1 + CAP_ROOM)
+        return None if above.any() or not math.isfinite(found.error) else found
+
+    def _searched(self, key: str, workload: Workload, capped: Capped) -> Strategy:
+        found = self._selector(workload, capped)
+        if self._cache is not None:
+            self._cache.save(key, Entry((found,)))
+        return recertified(found, workload)
+
+    def restored(self, rule: str) -> Entry | None:
+        """Return what the cache has for this collective under a rule; errors are to be recomputed.
+
+        The rule names the mechanism and its options.
+        """
+        if self._cache is None:
+            return None
+        return self._cache.load(self._key(rule), self.columns)
+
+    def store(self, rule: str, entry: Entry) -> None:
+        """Keep what was chosen for this collective under a rule."""
+        if self._cache is not None:
+            self._cache.save(self._key(rule), entry)
+
+    def _key(self, rule: str) -> str:
+        known = (rows.fingerprint for rows in self.known)
+        return digest(rule, repr(sorted(self.columns.items())), *self.kinds, "known", *known)
 
     @cached_property
     def strategies(self) -> list[Strategy]:
@@ -241,17 +300,53 @@ class Collective:
     def read_by_all(
         self, blocks: Sequence[Rows], total: int, errors: Floats | None = None
     ) -> Joint:
-        """Return a strategy that everyone reads all of, with its errors if they are not known."""
+        """Return a strategy that everyone reads all of; errors are worked out unless given."""
         if errors is None:
-            errors = float(total / self.whole) ** 2 * solution_of(blocks).errors(self.workloads)
+            errors = self.errors(blocks, total)
         reads = (tuple(range(len(blocks))),) * len(self)
         return lowest_terms(blocks, total, reads, errors)
+
+    def errors(self, blocks: Sequence[Rows], total: int) -> Floats:
+        """Return everyone's error from all of a strategy and from what is known.
+
+        ``trace(W (K + (s / t)^2 A^T A)^- W^T)``, K the Gram matrix of the known rows.
+        """
+        firsts, numbers = self.distinct
+        return self._errors(blocks, total, [self.workloads[n] for n in firsts])[numbers]
+
+    def _errors(self, blocks: Sequence[Rows], total: int, asked: Sequence[Workload]) -> Floats:
+        scale = float(self.whole / total)
+        if self.known:
+            scaled = [block.times(scale) for block in blocks]
+            return solution_of([*self.known, *scaled]).errors(asked)
+        return solution_of(blocks).errors(asked) / scale**2
+
+    @cached_property
+    def questions(self) -> tuple[list[Workload], Floats]:
+        """All questions that have a cap, and the error that each may have for its owner's share."""
+        found: dict[bytes, tuple[Workload, float]] = {}
+        for capped, share in zip(self.capped, self.shares, strict=True):
+            for part, cap in zip(capped.parts, capped.caps, strict=True):
+                if share:  # Whoever brings nothing has what is known.
+                    key, limit = fingerprint(part), cap / float(share) ** 2
+                    found[key] = part, min(limit, found.get(key, (part, math.inf))[1])
+        return [part for part, _ in found.values()], np.array([c for _, c in found.values()])
+
+    def exceeded(self, joint: Joint) -> list[int]:
+        """Return the numbers of the questions whose error is above their cap under a strategy."""
+        asked, limits = self.questions
+        if not asked:
+            return []
+        errors = self._errors(joint.blocks, joint.total, asked)
+        return [int(n) for n in np.flatnonzero(errors > limits * (1 + CAP_ROOM) * (1 + ROUNDING))]
 
     @cached_property
     def poured(self) -> Joint:
         """Everyone's own strategies poured into buckets."""
         blocks = pour(self.strategies, self.factors)
         total = sum(f * s.total for f, s in zip(self.factors, self.strategies, strict=True))
+        if self.known:
+            return self.read_by_all(blocks, total)
         errors = self._poured_errors(blocks, total, range(len(self)))
         return self.read_by_all(blocks, total, errors)
 
@@ -289,6 +384,18 @@ class Collective:
         return self._poured_errors(blocks, total, others)
 
 
+def values_of(rows: Iterable[Rows]) -> dict[str, int]:
+    """Return the number of values of every column in use."""
+    pairs = (zip(each.scope, each.parts, strict=True) for each in rows)
+    return dict(sorted({(column, len(part.pieces)) for own in pairs for column, part in own}))
+
+
+def recertified(strategy: Strategy, workload: Workload) -> Strategy:
+    """Return a strategy with its error from the integers, the same whether it was stored or not."""
+    [error] = certified(strategy.blocks, strategy.total, [workload])
+    return replace(strategy, error=float(error))
+
+
 def fingerprint(workload: Iterable[Rows]) -> bytes:
     """Return a digest that is equal just for equal workloads, in whatever order their rows are."""
     return hashlib.sha256(b"".join(sorted(rows.fingerprint for rows in workload))).digest()
@@ -308,6 +415,8 @@ def lowest_terms(
 
 
 def _divisor(block: Rows) -> int:
+    if isinstance(block, Products):  # The factors stay as they are.
+        return int(np.gcd.reduce(block.heights, axis=None))
     if block.given is None:
         return int(block.weight)
     return int(np.gcd.reduce(np.abs(block.given.data), initial=0))
@@ -316,6 +425,9 @@ def _divisor(block: Rows) -> int:
 def _divided(block: Rows, divisor: int) -> Rows:
     if divisor == 1:
         return block
+    if isinstance(block, Products):
+        heights = block.heights // divisor
+        return Products(block.scope, block.parts, 0, None, block.factors, heights)
     if block.given is None:
         return Rows(block.scope, block.parts, int(block.weight) // divisor)
     matrix = block.given

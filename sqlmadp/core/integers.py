@@ -19,6 +19,7 @@ from scipy import sparse
 
 from sqlmadp.core.search import Top
 from sqlmadp.solve.products import solution_of
+from sqlmadp.table.joint import has_joint
 from sqlmadp.table.partition import Floats, Integers, Partition
 from sqlmadp.table.rows import Rows
 
@@ -28,8 +29,11 @@ TOTAL = 1 << 24
 MANY_BLOCKS = 64
 """Give strategies of more blocks than this 256 times finer weights."""
 
-ANSWER_BITS = 32
-"""Keep ``units * entry`` below 2^32: answers of 2^30 records then stay below 2^62."""
+ANSWER_BITS, FINE_BITS, POURED_BITS = 32, 12, 7
+"""Exact answers of 2^30 records must stay below 2^62, so an entry in lowest terms times the units
+of its block stays below 2^32.  Where a block has more than 2^20 units the boundary rounds its sums,
+to no less than 2^12 units per vertex that a record touches, and the entry alone counts.  Seven bits
+of that are left to pouring: 128 equal parts of the budget."""
 
 OPENED_CELLS = 256
 """Measure values that nobody asked about one by one while a scope has at most this many cells."""
@@ -61,8 +65,17 @@ def rounded(
     whole = [
         max(int(share // grain), 1) * grain for share, grain in zip(shares, grains, strict=True)
     ]
-    heaviest = int(np.argmax(shares))
-    whole[heaviest] += total - sum(whole)
+    # Blocks too light for one grain have one at the expense of the heaviest, which keep one too.
+    for heaviest in np.argsort(-shares, kind="stable").tolist():
+        if (missing := sum(whole) - total) <= 0:
+            break
+        spare = whole[heaviest] // grains[heaviest] - 1
+        whole[heaviest] -= min(-(-missing // grains[heaviest]), spare) * grains[heaviest]
+    if sum(whole) > total:
+        raise ValueError(f"{len(blocks)} blocks cannot have a grain each of a total of {total}")
+    # What is left is a multiple of the finest grain, as the total and all weights are.
+    finest = [number for number, grain in enumerate(grains) if grain == min(grains)]
+    whole[max(finest, key=shares.__getitem__)] += total - sum(whole)
     found = []
     for block, weight, grain, own in zip(blocks, whole, grains, rows, strict=True):
         if isinstance(own, Rows):
@@ -94,17 +107,23 @@ def _fixed(rows: Rows, weight: int, grain: int) -> Rows:
 
 def _grain(block: Rows, total: int) -> int:
     """Return the power of 2 that divides a block's integers, so that exact answers stay small."""
-    return (
-        1 << max(0, (block.units * total - 1).bit_length() - ANSWER_BITS) if block.units > 1 else 1
-    )
+    if block.units == 1:
+        return 1
+    touched = math.prod(part.degree + 1 for part in block.parts)
+    exact = ANSWER_BITS - (block.units - 1).bit_length()
+    rounded_off = ANSWER_BITS - FINE_BITS - (touched - 1).bit_length()
+    bits = max(exact, rounded_off) - POURED_BITS
+    return 1 << max(0, (total - 1).bit_length() - bits)
 
 
 def opened(block: Rows, asked: Rows) -> Rows:
     """Return a block in which values that nobody asked about are measured one by one.
 
-    That costs its owner nothing and helps whoever asks about them.
+    That costs its owner nothing and helps whoever asks about them; nobody asks about the
+    combinations of a joint column.
     """
-    if math.prod(len(part.pieces) for part in block.parts) > OPENED_CELLS:
+    cells = math.prod(len(part.pieces) for part in block.parts)
+    if cells > OPENED_CELLS or has_joint(block.scope):
         return block
     parts, places = [], []
     used = np.asarray(abs(asked.matrix).sum(axis=0)).reshape(block.shape) > 0

@@ -16,6 +16,8 @@ import numpy as np
 from scipy import sparse
 
 from sqlmadp.core.search import Search, UnmeasuredError
+from sqlmadp.errors import NotCoveredError
+from sqlmadp.table.joint import disjoint
 from sqlmadp.table.partition import Floats, Partition, common
 from sqlmadp.table.rows import Rows, Scope, by_scope, merged
 
@@ -76,7 +78,7 @@ def layouts(asked: Sequence[Rows]) -> list[list[Rows]]:
     sizes = vertex_counts(workload)
     maximal = [s for s in scopes if not any(set(s) < set(t) for t in scopes)]
     choices: list[list[Scope]] = [scopes, maximal, *merges(workload)[-1:]]
-    if math.prod(sizes.values()) <= UNION_VERTICES:
+    if math.prod(sizes.values()) <= UNION_VERTICES and disjoint(sizes):
         choices.append([tuple(sorted(sizes))])
     found = []
     for number, choice in enumerate(choices):
@@ -130,7 +132,8 @@ def merges(workload: Sequence[Rows]) -> list[list[Scope]]:
     def gain(one: int, two: int) -> float:
         (a, asked_a), (b, asked_b) = parts[one], parts[two]
         nested = a <= b or b <= a
-        if not nested and math.prod(sizes[c] for c in a | b) > MERGED_VERTICES:
+        large = math.prod(sizes[c] for c in a | b) > MERGED_VERTICES
+        if not nested and (large or not disjoint(a | b)):
             return -1.0
         return root(a, asked_a) + root(b, asked_b) - root(a | b, asked_a + asked_b)
 
@@ -214,7 +217,7 @@ def weighed(
             flat = search.least(
                 importance=importance, caps=caps, start=search.start(weights), steps=100
             )
-        except UnmeasuredError:
+        except (UnmeasuredError, NotCoveredError):  # Something asked for was too light.
             break
         weights = search.split(flat)[0]
         best = chosen, weights

@@ -1,8 +1,9 @@
 """Pouring: rows that point the same way become one bucket, measured once with all their weight.
 
 A bucket is a direction: a row in lowest terms.  It has one name whatever vertices it is written
-over, so rows meet though their owners' partitions differ.  Which bucket a row goes to depends on
-its owner's strategy alone.  So with d_r the directions, s_i the shares and a_ir the weights,
+over, so rows meet though their owners' partitions differ, unless these have ramps.  Which bucket a
+row goes to depends on its owner's strategy alone.  So with d_r the directions, s_i the shares and
+a_ir the weights,
 
     X(C) = sum_r (sum over i in C of s_i a_ir)^2 d_r d_r^T
 
@@ -107,8 +108,10 @@ def pour(strategies: Sequence[Strategy], factors: Sequence[int]) -> list[Rows]:
     for buckets in layouts.values():
         scopes.setdefault(buckets.scope, []).append(buckets)
     for several in scopes.values():
-        if len(several) > 1:
-            _meet(several)
+        # Rows that meet have other divisors, and those along ramps must stay short.
+        meeting = [each for each in several if all(part.is_flat for part in each.parts)]
+        if len(meeting) > 1:
+            _meet(meeting)
     poured = [rows for several in scopes.values() for each in several for rows in each.rows()]
     return [*(pour_products(own) for own in grids.values()), *poured]
 

@@ -76,26 +76,14 @@ class Workload:
                 for each in questions
             )
             return cls(tuple(part for part in scaled if part))
-        distinct: dict[tuple[bytes, ...], Question] = {}
-        for each in questions:
-            known = distinct.get(each.key)
-            if each.rows and (known is None or known.weight < each.weight):
-                distinct[each.key] = each
-        asked = [distinct[key] for key in sorted(distinct)]
+        asked = _distinct(questions)
         whole = sum((each.weight for each in asked), Fraction(0))
         parts, caps = [], []
-        for each in asked:
+        for each, naive in zip(asked, naive_deviations(asked), strict=True):
             share = float(each.weight / whole)
-            pieces = [r for r, effect in zip(each.pieces, each.effects, strict=True) if effect]
-            naive = len(asked) * len(pieces)
-            effects = each.effects[each.effects > 0]
             root = math.sqrt(share / each.rows)
-            parts.append(
-                tuple(
-                    rows.times(root / (naive * float(effect)))
-                    for rows, effect in zip(pieces, effects, strict=True)
-                )
-            )
+            pairs = zip(each.pieces, naive, strict=True)
+            parts.append(tuple(rows.times(root / float(n)) for rows, n in pairs if n))
             caps.append(share)
         return cls(tuple(parts), np.array(caps))
 
@@ -117,6 +105,25 @@ class Workload:
             digest.update(key)
         digest.update(b"capped" if self.caps is not None else b"")
         return digest.hexdigest()
+
+
+def naive_deviations(questions: Sequence[Question]) -> list[Floats]:
+    """Return, by question and piece, ``k m D``: the naive standard error in units of sqrt(2) / eps.
+
+    It is 0 for a piece that no record has an effect on.
+    """
+    count = len(_distinct(questions))
+    return [count * np.count_nonzero(each.effects) * each.effects for each in questions]
+
+
+def _distinct(questions: Iterable[Question]) -> list[Question]:
+    """Return every different question once, with its largest weight, but those known beforehand."""
+    found: dict[tuple[bytes, ...], Question] = {}
+    for each in questions:
+        known = found.get(each.key)
+        if each.rows and (known is None or known.weight < each.weight):
+            found[each.key] = each
+    return [found[key] for key in sorted(found)]
 
 
 def record_effect(rows: Rows) -> float:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -36,15 +37,22 @@ MAX_LOG_WEIGHT = 6.0
 RIDGE = 1e-12
 """Raise the diagonal by this part of itself while searching; certified errors do without."""
 
+KNOWN_RIDGE = 1e-9
+"""Raise the diagonal of what is known by this part of its mean while searching."""
+
 MANY_BLOCKS = 400
 """Give blocks of equal shape one weight where there are more blocks than this."""
 
 CAP_ROUNDS = 8
 """Rounds of the augmented Lagrangian."""
 
-WORK = 2**31
-"""Evaluate errors at most as often in one search as the cubes of all spaces' sizes add up to this:
-about a second, whatever the machine is doing."""
+WORK = 2**30
+"""Do at most this much work in one search: about 0.16 s of CPU time, at 1.5e-10 s per unit.  An
+evaluation of all errors and their gradient takes the cube of every space's size, and `PIECE_WORK`
+per space and per block in it."""
+
+PIECE_WORK = 2**16
+"""What one block in one space adds to the work of an evaluation: 10 microseconds."""
 
 STACKED = 2**21
 """Keep everybody's Gram matrices in one space as one matrix up to this many numbers."""
@@ -100,6 +108,7 @@ class Search:
     ) -> None:
         """``rows``: what each block has.  Rows B move only if ``move``."""
         self._given = list(rows)
+        self._spent = 0
         self.blocks = list(blocks)
         self.rows = [own if move and isinstance(own, np.ndarray) else None for own in self._given]
         ones = [
@@ -184,6 +193,8 @@ class Search:
     def _collect_known(self, known: Gram) -> None:
         self._known_numbers = known.numbers / self.spaces.multiplicities
         self._known = list(assembled(self.spaces, known).values()) if known.pieces else None
+        for matrix in self._known or ():  # Not every direction of what is known was measured.
+            matrix[np.diag_indices(len(matrix))] += KNOWN_RIDGE * np.trace(matrix) / len(matrix)
 
     def _weight_classes(self) -> Integers:
         if len(self.blocks) <= MANY_BLOCKS:
@@ -196,10 +207,13 @@ class Search:
         """The number of coordinates of the largest residual space."""
         return max(self._sizes, default=1)
 
-    @property
+    @cached_property
     def affordable(self) -> int:
-        """How many evaluations `WORK` allows."""
-        return WORK // max(1, sum(size**3 for size in self._sizes))
+        """How many evaluations `WORK` allows, in all searches together."""
+        pieces = len(self._sizes) + sum(len(own) for own in self._fixed)
+        moved = sum(len(free.cells) ** 3 for free in self._free)
+        cubes = sum(size**3 for size in self._sizes)
+        return WORK // (cubes + moved + PIECE_WORK * (1 + pieces))
 
     def start(self, weights: Floats | None = None) -> Floats:
         """Return a flat vector to start from: given weights, or the cube roots of squares asked."""
@@ -332,7 +346,7 @@ class Search:
         weights = int(self._classes.max()) + 1
         bounds = [(-MAX_LOG_WEIGHT, MAX_LOG_WEIGHT)] * weights
         bounds += [(0.0, MAX_HEIGHT)] * (len(flat) - weights)
-        left = max(self.affordable, FEWEST_STEPS)
+        left = max(self.affordable - self._spent, FEWEST_STEPS)
         for turn in range(1 if caps is None else rounds):
             options = {"maxiter": steps, "maxfun": min(2 * steps, left), "ftol": tolerance}
             found = minimize(
@@ -340,6 +354,7 @@ class Search:
             )
             flat = found.x
             left -= int(found.nfev)
+            self._spent += int(found.nfev)
             if caps is None:
                 break
             above = self.errors(flat)[0] / limits - 1

@@ -1,8 +1,21 @@
 """Connections: ``sqlmadp.connect(plan, analyst="alice")``.
 
-Before the release, what is executed is checked and staged; ``commit`` hands it in, and
-``rollback`` drops it.  After the release every statement that it supports is answered, free, and
-there is nothing to commit.  A connection may be shared by threads; its cursors may not.
+One rule holds: a SELECT is staged, and an explicit word of the person hands it in.
+
+    SELECT ...                   staged before the release, answered after it
+    connection.commit()          hands in what is staged, all of it or none
+    connection.rollback()        discards what is staged; so does closing the connection
+    EXPLAIN SELECT ...           shows how exact it is, or would be if it were handed in
+    HAND IN SELECT ...           hands it in at once, as staged_1, staged_2, ...
+    HAND IN AS name SELECT ...   hands it in under a name
+    WITHDRAW name                takes it back, until the release is made
+
+Where a tool commits by itself, as SQLAlchemy, pandas and notebook magics do, a commit is no word
+of the person.  Such tools connect with ``stage=False``: a SELECT is only checked then, and HAND IN
+alone hands in.
+
+After the release every statement that it supports is answered, free.  A connection may be shared
+by threads; its cursors may not.
 """
 
 from __future__ import annotations
@@ -24,26 +37,35 @@ from sqlmadp.dbapi.probe import probed
 from sqlmadp.dbapi.session import Session
 from sqlmadp.errors import (
     InterfaceError,
-    NotReleasedError,
     NotSupportedError,
     ProgrammingError,
 )
 from sqlmadp.plan import Plan
 from sqlmadp.sql.limits import Limits
-from sqlmadp.sql.literals import is_sql_text
-from sqlmadp.sql.parameters import Parameters, with_parameters
-from sqlmadp.sql.statements import Statement, explained, split
+from sqlmadp.sql.parameters import Parameters, is_sql_text, with_parameters
+from sqlmadp.sql.statements import Statement, explained, handed_in, split, withdrawn
+
+MAX_COPIED = 300
+"""Repeat statements of at most this many characters in a message, to be copied."""
 
 
 def connect(
-    plan: str | os.PathLike[str] | Plan, *, analyst: str, dialect: str | None = None
+    plan: str | os.PathLike[str] | Plan,
+    *,
+    analyst: str,
+    dialect: str | None = None,
+    errors: bool = False,
+    stage: bool = True,
 ) -> Connection:
     """Return a connection of one analyst to a plan, given as a file or as an open plan.
 
-    ``dialect`` is that of the SQL on this connection; the plan's own otherwise.
+    ``dialect`` is that of the SQL on this connection; the plan's own otherwise.  With ``errors``
+    three columns follow every answer ``n`` in all rows: n_stderr, its standard error, and n_low and
+    n_high, the ends of its 95% interval.  ``stage=False`` is for tools that commit by themselves:
+    ``commit`` does nothing then, and only ``HAND IN`` hands a statement in.
     """
     path = plan.path if isinstance(plan, Plan) else Path(plan)
-    return Connection(path, analyst, dialect)
+    return Connection(path, analyst, dialect, errors=errors, stage=stage)
 
 
 def _no_two_phases(*_: object) -> NoReturn:
@@ -67,13 +89,23 @@ class Connection:
 
     xid = tpc_begin = tpc_prepare = tpc_commit = tpc_rollback = tpc_recover = _no_two_phases
 
-    def __init__(self, path: Path, analyst: str, dialect: str | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        analyst: str,
+        dialect: str | None = None,
+        *,
+        errors: bool = False,
+        stage: bool = True,
+    ) -> None:
         """Open the plan at ``path``; use `connect`."""
-        self._dialect = dialect
+        self._dialect, self._errors, self._stage = dialect, errors, stage
+        self._staged: list[Statement] = []
+        self.messages: list[tuple[type[Exception], Exception]] = []
+        """What the last commit, rollback or close did with what was staged."""
         self._lock = threading.RLock()
         with reporting():
             self._session: Session | None = Session(path, analyst)
-        self._staged: list[Statement] = []
 
     def cursor(self) -> Cursor:
         """Return a new cursor."""
@@ -84,24 +116,74 @@ class Connection:
         """Execute a statement on a new cursor, and return the cursor."""
         return self.cursor().execute(operation, parameters)
 
-    def commit(self) -> None:
-        """Hand in what is staged, all of it or, with an error, none of it."""
+    def hand_in(self, operation: str, parameters: Parameters | None = None) -> Result:
+        """Hand a statement in, as ``HAND IN`` does, and return all that was handed in.
+
+        Its name is that of a ``-- name: ...`` in front of it, or staged_1, staged_2, ...
+        """
         with self._lock, reporting():
             session = self._open()
+            return session.hand_in([self._statement(session, operation, parameters)])
+
+    def staged(self) -> Result:
+        """Return what the analyst has handed in: name, state, file and statement.
+
+        What is staged on this connection, and not handed in, comes after it, without a file.
+        """
+        with self._lock, reporting():
+            return self._open().staged(more=self._staged)
+
+    def withdraw(self, name: str) -> Result:
+        """Take back a statement that was handed in from a connection, and return what is left.
+
+        Nothing can be withdrawn from a release that has been made: OperationalError.
+        """
+        with self._lock, reporting():
+            return self._open().withdraw(name)
+
+    def commit(self) -> None:
+        """Hand in what is staged, all of it or, with an error, none of it.
+
+        What was refused stays staged; `rollback` discards it.
+        """
+        with self._lock, reporting():
+            session = self._open()
+            self.messages.clear()
             if self._staged:
                 session.hand_in(self._staged)
-                self._staged = []
+                self._tell("handed in")
 
     def rollback(self) -> None:
-        """Drop what is staged."""
-        with self._lock, reporting():
+        """Discard what is staged; `withdraw` takes back what was handed in."""
+        with self._lock:
             self._open()
-            self._staged = []
+            self._discard()
 
     def close(self) -> None:
-        """Close the connection and drop what is staged; closing it again does nothing."""
+        """Close the connection and discard what is staged; closing it again does nothing.
+
+        What was handed in stays.
+        """
         with self._lock:
-            self._session, self._staged = None, []
+            if self._session is not None:
+                self._discard()
+            self._session = None
+
+    def _discard(self) -> None:
+        self.messages.clear()
+        if self._staged:
+            self._tell("discarded, and not handed in")
+
+    def _tell(self, what: str) -> None:
+        """Say what became of the statements that were staged, and stage none."""
+        count = (
+            "1 staged statement was"
+            if len(self._staged) == 1
+            else (f"{len(self._staged)} staged statements were")
+        )
+        listed = "".join(f"\n    {statement.text}" for statement in self._staged)
+        self.messages.append((errors.Warning, errors.Warning(f"{count} {what}:{listed}")))
+        self._staged = []
 
     def __enter__(self) -> Connection:
         self._open()
@@ -113,12 +195,8 @@ class Connection:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Commit, or roll back after an exception; then close."""
-        try:
-            if self._session is not None and kind is None:
-                self.commit()
-        finally:
-            self.close()
+        """Close the connection: what was staged and not committed is discarded."""
+        self.close()
 
     @property
     def analyst(self) -> str:
@@ -144,15 +222,12 @@ class Connection:
             return self._open().queries()
 
     @property
-    def staged(self) -> tuple[str, ...]:
-        """Return the statements that ``commit`` would hand in."""
-        with self._lock, reporting():
-            self._open()
-            return tuple(statement.text for statement in self._staged)
-
-    @property
     def certificate(self) -> Certificate:
-        """Return what the release gives this analyst; before it, what it would give now."""
+        """This analyst's certificate.
+
+        Before the release it is a forecast from the statements handed in so far and those staged
+        on this connection, and computing it can take minutes.
+        """
         with self._lock, reporting():
             return self._open().certificate(self._staged)
 
@@ -162,52 +237,84 @@ class Connection:
             return self._open().rows(query)
 
     def _execute(self, operations: Sequence[tuple[str, Parameters | None]]) -> list[Executed]:
-        """Answer statements, or check all of them and then stage them; for cursors."""
+        """Answer statements, or hand them in or stage them, all or none; for cursors."""
         with self._lock, reporting():
             session = self._open()
-            dialect = self._dialect or session.dialect
-            statements = [_statement(*each, session.limits, dialect) for each in operations]
-            released = session.look() is not None
+            statements = [self._statement(session, *each) for each in operations]
+            asked = [handed_in(statement) for statement in statements]
+            if handing_in := [statement for statement in asked if statement is not None]:
+                return [Answered(session.hand_in(handing_in))]
             staged = list(self._staged)
-            executed: list[Executed] = []
-            for statement in statements:
-                if (probe := probed(statement.text, session.tables())) is not None:
-                    executed.append(Answered(probe))
-                elif (about := explained(statement)) is not None:
-                    executed.append(Answered(session.explain(about, staged)))
-                elif released:
-                    executed.append(Answered(session.answer(statement)))
-                else:
-                    query, new = session.check(statement, staged)
-                    staged.extend([statement] if new else [])
-                    executed.append(Pending(query))
+            executed = [self._executed(session, statement, staged) for statement in statements]
             self._staged = staged
             return executed
 
-    def _result(self, executed: Executed) -> Result:
-        """Return the rows of what was executed; NotReleasedError if there are none yet."""
+    def _executed(
+        self, session: Session, statement: Statement, staged: list[Statement]
+    ) -> Executed:
+        """Answer one statement, or check it and add it to ``staged``."""
+        if (probe := probed(statement.text, session.tables())) is not None:
+            return Answered(probe)
+        if (about := explained(statement)) is not None:
+            return Answered(session.explain(about, staged))
+        if (name := withdrawn(statement)) is not None:
+            return Answered(session.withdraw(name))
+        if session.look() is not None:
+            return self._answered(session, statement)
+        query = session.check(statement)
+        if self._stage and session.is_new(statement, staged):
+            staged.append(statement)
+        return Pending(query)
+
+    def _answered(self, session: Session, statement: Statement) -> Answered:
+        answer = session.answer(statement)
+        return Answered(answer.with_errors() if self._errors else answer, answer.rmse)
+
+    def _with_rows(self, executed: Executed) -> Answered:
+        """Return what was executed with its rows; NotReleasedError if there are none yet."""
         if isinstance(executed, Answered):
-            return executed.result
+            return executed
         with self._lock, reporting():
             session = self._open()
             if session.look() is not None:
-                return session.answer(executed.query.statement)
-            raise self._pending(session, executed)
+                return self._answered(session, executed.query.statement)
+            raise session.pending(self._standing(executed))
 
     def _expected_error(self, executed: Executed) -> Mapping[str, tuple[float, ...]]:
         with self._lock, reporting():
             session = self._open()
             if isinstance(executed, Pending) and session.look() is None:
                 return session.expected_error(executed.query, self._staged)
-            return self._result(executed).rmse
+            return self._with_rows(executed).rmse
 
-    def _pending(self, session: Session, executed: Pending) -> NotReleasedError:
-        statement = executed.query.statement
-        if statement.text in session.queries().values():
-            return session.pending("this statement has been handed in")
-        if any(statement.text == staged.text for staged in self._staged):
-            return session.pending("this statement is staged, and commit() hands it in")
-        return session.pending("this statement is no longer staged: execute it again")
+    def _standing(self, executed: Pending) -> str:
+        """Return what became of a statement that has no rows yet, and what to type."""
+        with self._lock, reporting():
+            statement = executed.query.statement
+            if self._open().is_handed_in(statement):
+                return "This statement has been handed in."
+            if any(statement.key == staged.key for staged in self._staged):
+                return (
+                    "This statement is staged; connection.commit() hands it in, "
+                    "or write HAND IN before it."
+                )
+            if self._stage:
+                return (
+                    "This statement is no longer staged, and it is not handed in: execute it again "
+                    "and call connection.commit(), or write HAND IN before it."
+                )
+            text = statement.text
+            copied = text if len(text) <= MAX_COPIED and text.isprintable() else "SELECT ..."
+            return (
+                "This statement is in order, and it is not handed in: tools commit by themselves, "
+                "so a commit hands in nothing here. EXPLAIN in front of it shows how exact it "
+                f"would be; HAND IN in front of it hands it in:\n    HAND IN {copied}"
+            )
+
+    def _statement(
+        self, session: Session, operation: object, parameters: Parameters | None
+    ) -> Statement:
+        return _statement(operation, parameters, session.limits, self._dialect or session.dialect)
 
     def _open(self) -> Session:
         if self._session is None:

@@ -7,6 +7,7 @@ by column and row, before the release too, since planning reads no data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -35,19 +36,26 @@ class Cursor:
         """Make a cursor; use ``Connection.cursor``."""
         self.connection = connection
         self.messages: list[tuple[type[Exception], Exception]] = []
-        """What the last statement, now staged, compares with though no schema declares it."""
+        """Notes on the last statement, such as a value that it names and no schema declares.
+
+        Before the release the last note on a SELECT says that it is staged, and what hands it in.
+        """
         self._sets: list[Executed] | None = []
         self._set = 0
         self._next_row = 0
 
     def execute(self, operation: str, parameters: Parameters | None = None) -> Cursor:
-        """Answer a statement, or stage it before the release; return this cursor."""
+        """Answer a statement, or stage it before the release; return this cursor.
+
+        ``HAND IN SELECT ...`` hands it in, and the rows are all that was handed in.
+        """
         return self._run([(operation, parameters)])
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
         """Do so once for each set of parameters; ``nextset`` moves from result to result.
 
-        Before the release all of them are staged or, if one is refused, none.
+        Before the release all of them are staged or, if one is refused, none.  So it is with HAND
+        IN, and there is one result.
         """
         return self._run([(operation, parameters) for parameters in seq_of_parameters])
 
@@ -56,12 +64,14 @@ class Cursor:
         self._reset([])
         self._reset(self.connection._execute(operations))
         self.messages = [
-            (Warning, Warning(str(note)))
-            for executed in self._open()
-            if isinstance(executed, Pending)
-            for note in executed.query.notes
+            (Warning, Warning(note)) for executed in self._open() for note in self._notes(executed)
         ]
         return self
+
+    def _notes(self, executed: Executed) -> tuple[str, ...]:
+        if isinstance(executed, Answered):
+            return executed.notes
+        return *executed.notes, self.connection._standing(executed)
 
     def _reset(self, sets: list[Executed]) -> None:
         self._sets, self._set, self._next_row = sets, 0, 0
@@ -87,11 +97,10 @@ class Cursor:
     @property
     def result(self) -> Result:
         """Return all rows at once: as tuples, DuckDB relation, Arrow, pandas or polars."""
-        executed = self._executed()
-        result = self.connection._result(executed)
-        if isinstance(executed, Pending) and self._sets:
-            self._sets[self._set] = Answered(result)
-        return result
+        executed = self.connection._with_rows(self._executed())
+        if self._sets:
+            self._sets[self._set] = executed
+        return executed.result
 
     @property
     def expected_error(self) -> Mapping[str, tuple[float, ...]]:
@@ -196,10 +205,13 @@ class Cursor:
         if not self._sets or not isinstance(executed := self._sets[self._set], Pending):
             return repr(self)
         try:
+            standing = self.connection._standing(executed)
             table = executed.table(self.expected_error).text()
+        except InterfaceError:  # The connection is closed.
+            return repr(self)
         except Error as error:
             table = str(error)
-        return f"{table}\n\nThe release is pending."
+        return f"{table}\n\nThe release is pending. {standing}"
 
     def _repr_html_(self) -> str | None:
         """Return the small table that notebooks show."""
@@ -210,9 +222,10 @@ class Cursor:
             return executed.result._repr_html_()
         try:
             table = executed.table(self.expected_error).html()
+            standing = escape(self.connection._standing(executed))
         except Error:
             return None
-        return f"{table}<p>The release is pending.</p>"
+        return f"{table}<p>The release is pending. {standing}</p>"
 
     def _executed(self) -> Executed:
         """Return the current result set."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlmadp.answer.result import Result, number
 from sqlmadp.answer.table import TextTable
@@ -15,16 +15,23 @@ class Answered:
     """A statement with its rows."""
 
     result: Result
+    rmse: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """For every column that is an answer: the expected error of each row."""
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         """Return name and DuckDB type of every column."""
         return self.result.columns
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what is to be said about the rows."""
+        return self.result.notes
+
 
 @dataclass(frozen=True, eq=False)
 class Pending:
-    """A statement that waits for the release."""
+    """A statement that was checked before the release, so that it has no rows yet."""
 
     query: BoundQuery
 
@@ -32,6 +39,11 @@ class Pending:
     def columns(self) -> tuple[tuple[str, str], ...]:
         """Return name and DuckDB type of every column."""
         return self.query.columns
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what is most likely a slip in the statement."""
+        return tuple(map(str, self.query.notes))
 
     def table(self, errors: Mapping[str, tuple[float, ...]]) -> TextTable:
         """Return what is known before the release: columns, types and expected errors."""

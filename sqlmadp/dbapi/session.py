@@ -9,13 +9,14 @@ included.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sqlmadp.accuracy import unit_noise
 from sqlmadp.analysts import Analyst
-from sqlmadp.answer.expected import expected_error
-from sqlmadp.answer.explain import explain
+from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
@@ -25,20 +26,20 @@ from sqlmadp.dbapi.results import Results
 from sqlmadp.declared import domain_of
 from sqlmadp.errors import NotReleasedError, OperationalError, ProgrammingError, SqlError
 from sqlmadp.explaining import explain_statement
-from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.oversized import oversized
 from sqlmadp.plan import Plan
 from sqlmadp.release import Release, find, select
-from sqlmadp.sql.bind import BoundQuery
-from sqlmadp.sql.binder import Binder
+from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
-from sqlmadp.staging import hand_in, held, new_statements
-from sqlmadp.strategy.cache import StrategyCache, default_directory
+from sqlmadp.staging import UNNAMED, hand_in, held, new_statements, withdraw
 from sqlmadp.trial import try_statement
 
 Seen = tuple[Plan, tuple[tuple[int, int, int] | None, ...]]
 """A plan, and the state of every file that it depends on."""
+
+STAGED_COLUMNS = tuple((name, "VARCHAR") for name in ("name", "state", "file", "statement"))
+"""The columns of the list of what an analyst has handed in."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +67,7 @@ class Session:
         self._plan = Plan.open(path)
         self._me()
         self._binder = Binder(domain_of(self._plan), self._plan.limits)
-        self._desk = Desk(self._plan.limits.outer_seconds)
+        self._desk = Desk(self._plan.limits)
         self._results = Results()
         self._forecasts: dict[tuple[str, ...], _Forecast] = {}
         self.queries()
@@ -111,20 +112,19 @@ class Session:
         """Return the analyst's own statements, as handed in, by name."""
         return {statement.name: statement.text for statement in self._own()}
 
-    def check(self, statement: Statement, staged: Sequence[Statement]) -> tuple[BoundQuery, bool]:
-        """Bind one statement before the release, and tell whether it is a new one.
+    def check(self, statement: Statement) -> BoundQuery:
+        """Bind one statement before the release; hands in nothing.
 
-        Raises if the statement is wrong or too large by itself, if its rows cannot be made from
-        made-up answers, or if it has the name of another one.
+        Raises if the statement is wrong or too large by itself, or if its rows cannot be made from
+        made-up answers.
         """
         query, _ = self._binder.bind(statement)
-        sizes = oversized({self.analyst: [query]}, self.limits, self._plan.mechanism)
+        sizes = oversized({self.analyst: [query]}, self.limits)
         if problems := [problem for _, _, problem in sizes]:
             raise SqlError(problems)
         if (problem := try_statement(query, self.analyst, self._desk)) is not None:
             raise SqlError([problem])
-        known = [*self._own(), *staged]
-        return query, bool(new_statements([statement], known))
+        return query
 
     def answer(self, statement: Statement) -> Result:
         """Return the rows of any statement that the release supports."""
@@ -134,31 +134,91 @@ class Session:
             self._results.put(statement.key, known)
         return known
 
+    def is_handed_in(self, statement: Statement) -> bool:
+        """Tell whether the analyst has handed in a statement, under any name."""
+        return any(statement.key == own.key for own in self._own())
+
+    def is_new(self, statement: Statement, staged: Sequence[Statement]) -> bool:
+        """Tell whether a statement is to be staged beside ``staged`` and all that is handed in.
+
+        Raises if it has the name of another one.
+        """
+        return bool(new_statements([statement], [*self._own(), *staged]))
+
     def explain(self, statement: Statement, staged: Sequence[Statement]) -> Result:
         """Return scope, cells, groups and expected error of a statement.
 
-        Before the release that is as if it were handed in, with all that is.
+        Before the release that is as if it and ``staged`` were handed in, with all that is.
         """
         if self.look() is not None:
             return explain_statement(self._plan, statement, self.analyst)
-        forecast = self._forecast([*staged, statement])
+        self.check(statement)  # What could not be handed in has no error to expect.
+        forecast = self._forecast(staged, statement)
         return explain(forecast.bound(statement), forecast.estimate)
 
     def rows(self, name: str) -> Result:
         """Return the rows of the analyst's own query called ``name``."""
         return self._released().rows(self.analyst, name)
 
-    def hand_in(self, staged: Sequence[Statement]) -> None:
-        """Hand statements in, all or none, unless the release has been made."""
+    def hand_in(self, statements: Sequence[Statement]) -> Result:
+        """Hand statements in, all or none, unless the release has been made; return the list."""
+        notes: list[str] = []
+        for statement in statements if self.look() is None else ():
+            notes += map(str, self.check(statement).notes)
         with held(self.path.parent):
             if self.look() is not None:
                 raise OperationalError(
-                    f"the release of plan {str(self.path)!r} has been made, and what you staged "
-                    "is not part of it; nothing was handed in. Call rollback() and execute it "
-                    "again: it is answered as far as the release covers it"
+                    f"the release of plan {str(self.path)!r} has been made, so nothing can be "
+                    "handed in any more, and nothing was. Execute the statement without HAND IN: "
+                    "it is answered as far as the release covers it. rollback() discards what is "
+                    "staged"
                 )
             path = self._plan.staged_path(self.analyst)
-            hand_in(path, staged, self._own(), self.limits)
+            added = hand_in(path, statements, self._own(), self.limits)
+        listed = self.staged(dict.fromkeys(added, "handed in now"))
+        return replace(listed, notes=tuple(notes))
+
+    def withdraw(self, name: str) -> Result:
+        """Take back a statement that was handed in from a connection; return what is left."""
+        with held(self.path.parent):
+            if self.look() is not None:
+                raise OperationalError(
+                    f"the release of plan {str(self.path)!r} has been made, so {name!r} cannot be "
+                    "withdrawn from it: its epsilon is spent and its answers are stored. Nothing "
+                    "was withdrawn"
+                )
+            path = self._plan.staged_path(self.analyst)
+            taken = withdraw(path, name, self._readable(), self.limits)
+        left = self.staged()
+        gone = (taken.name, "withdrawn now", self._place(taken), taken.text)
+        return replace(left, rows=(gone, *left.rows))
+
+    def staged(
+        self, states: Mapping[str, str] | None = None, more: Sequence[Statement] = ()
+    ) -> Result:
+        """Return what the analyst has handed in: name, state, file and statement.
+
+        ``states`` has the state of those that something has just happened to, by name; they are
+        listed first.  ``more`` is staged and not handed in; it is listed last.
+        """
+        state = "waits for the release" if self.look() is None else "released"
+        own = self._readable()
+        rows = [
+            (each.name, (states or {}).get(each.name, state), self._place(each), each.text)
+            for each in own
+        ]
+        rows.sort(key=lambda row: row[1] == state)
+        rows += [
+            (each.name, "staged, not handed in", "", each.text)
+            for each in new_statements(more, own)
+        ]
+        return Result(STAGED_COLUMNS, tuple(rows), {})
+
+    def _place(self, statement: Statement) -> str:
+        """Return the file of a statement, relative to the plan's folder if it is inside."""
+        file = Path(statement.file)
+        folder = self._plan.folder
+        return str(file.relative_to(folder) if file.is_relative_to(folder) else file)
 
     def _sound(self, staged: Mapping[str, Sequence[Statement]]) -> Asked:
         """Return what everybody asks with ``staged``; raise what is wrong with one's own part."""
@@ -173,25 +233,27 @@ class Session:
     ) -> Mapping[str, tuple[float, ...]]:
         """Return the expected error of a query, by column and group, before the release.
 
-        That is the error if all that was handed in, and what is staged, were released now.
+        That is the error if it and ``staged`` were handed in, and all that is were released now.
         """
-        forecast = self._forecast([*staged, query.statement])
+        forecast = self._forecast(staged, query.statement)
         return expected_error(forecast.bound(query.statement), forecast.estimate)
 
     def certificate(self, staged: Sequence[Statement]) -> Certificate:
-        """Return the analyst's part of the certificate: the release's, or what it would be now."""
+        """Return the analyst's part of the certificate: the release's, or what it would be now.
+
+        Now means with ``staged`` handed in.
+        """
         release = self.look()
         if release is not None:
             return release.certificate.only(self.analyst)
-        forecast = self._forecast(staged)
-        return certify(forecast.asked, _cache()).only(self.analyst)
+        return certify(self._forecast(staged).asked).only(self.analyst)
 
     def pending(self, what: str) -> NotReleasedError:
         """Return the error that says why there are no rows, and what happens next."""
         return NotReleasedError(
-            f"the release of plan {str(self.path)!r} is pending, so there are no rows yet; {what}. "
-            "When everyone has handed in, the curator runs "
-            f"'sqlmadp release {self.path}', or Plan.open(...).release() in Python"
+            f"the release of plan {str(self.path)!r} is pending, so there are no rows yet. When "
+            "everyone has handed in, the curator runs: sqlmadp release "
+            f"{shlex.quote(str(self.path))}\n{what}"
         )
 
     def _me(self) -> Analyst:
@@ -207,15 +269,24 @@ class Session:
             raise SqlError(problems)
         return own
 
+    def _readable(self) -> list[Statement]:
+        """Return the analyst's statements but for those with a mistake that ``_own`` raises."""
+        own, _ = own_statements(self._plan, self._me())
+        return own
+
     def _released(self) -> Release:
         release = self.look()
         if release is None:
-            raise self.pending("what was handed in is not measured")
+            raise self.pending("What was handed in is not measured yet.")
         return release
 
-    def _forecast(self, staged: Sequence[Statement]) -> _Forecast:
+    def _forecast(
+        self, staged: Sequence[Statement], asked_about: Statement | None = None
+    ) -> _Forecast:
+        """Return what a release would give if these were handed in too, the last under any name."""
         self.look()
-        added = new_statements(staged, self._own())
+        last = [] if asked_about is None else [replace(asked_about, name=UNNAMED)]
+        added = new_statements([*staged, *last], self._own())
         key = tuple(statement.text for statement in added)
         if key not in self._forecasts:
             asked = self._sound({self.analyst: added})
@@ -225,19 +296,16 @@ class Session:
 
 def _forecast(asked: Asked, analyst: str) -> _Forecast:
     number = [each.name for each in asked.plan.analysts].index(analyst)
-    strategy = select(asked, _cache())
-    variance = noise_variance(strategy.sensitivity, asked.epsilon_per_record)
-    return _Forecast(asked, number, Estimate(asked.domain, strategy.read_by(number), (), variance))
+    strategy = select(asked)
+    blocks = unit_noise(strategy, asked.epsilon_per_record)
+    read = tuple(blocks[place] for place in strategy.reads[number])
+    return _Forecast(asked, number, Estimate(asked.domain, read, (), noise_variance=1.0))
 
 
 def _find(plan: Plan) -> Release | None:
     if not plan.ledger_path.exists() and plan.head is None:
         return None  # Without the work of binding everything.
     return find(Asked.bind_sound(plan))
-
-
-def _cache() -> StrategyCache:
-    return StrategyCache(default_directory())
 
 
 def _states(plan: Plan) -> tuple[tuple[int, int, int] | None, ...]:

@@ -4,7 +4,7 @@ No data of yours is read.
 
     settings     what is run: sizes, seed, epsilon, mechanisms
     instances    random sets of workloads, by the paper's description
-    measures     what each mechanism gives on one instance: the paper's three measures
+    measures     what each mechanism gives on one instance: the paper's measures
     nonlinear    the same for means and percentiles, by simulation
     misreport    what an analyst gains by handing in other queries than they want answered
     run          all instances, in parallel, kept in a file as they come

@@ -17,15 +17,17 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cache
+from fractions import Fraction
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sqlmadp.core.collective import Collective, Workload
 from sqlmadp.experiment.settings import Settings
-from sqlmadp.schema.marginal import Block, Marginal, Partition
-from sqlmadp.workload.workload import Workload
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 Matrix = NDArray[np.float64]
 
@@ -40,6 +42,13 @@ class Instance:
     workloads: tuple[Workload, ...]
     columns: tuple[tuple[str, int], ...]
     """Name and number of cells of every column."""
+
+    @cached_property
+    def collective(self) -> Collective:
+        """The analysts with equal shares; what is selected for one mechanism serves the others."""
+        count = len(self.names)
+        shares = [Fraction(1, count)] * count
+        return Collective(self.workloads, shares, columns=dict(self.columns))
 
 
 def instance(settings: Settings, number: int) -> Instance:
@@ -58,8 +67,8 @@ def instance(settings: Settings, number: int) -> Instance:
 
 def over_cells(matrix: Matrix) -> Workload:
     """Return the rows of a matrix as a workload over one column."""
-    cells = Marginal(("cell",), (Partition.finest(matrix.shape[1]),))
-    return Workload.of([Block(cells, sparse.csr_array(matrix))])
+    finest = [Partition.finest(matrix.shape[1])]
+    return (Rows.reduced(("cell",), finest, sparse.csr_array(matrix)),)
 
 
 def _practical(cells: int, analysts: int, random: np.random.Generator) -> Instance:
@@ -148,8 +157,7 @@ def _marginals(settings: Settings, analysts: int, random: np.random.Generator) -
 
 @cache
 def _marginal(scope: tuple[str, ...]) -> Workload:
-    marginal = Marginal(scope, tuple(Partition.finest(2) for _ in scope))
-    return Workload.of([Block(marginal, sparse.eye_array(marginal.size, format="csr"))])
+    return (Rows(scope, tuple(Partition.finest(2) for _ in scope), 1.0),)
 
 
 @cache

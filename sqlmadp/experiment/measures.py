@@ -1,31 +1,35 @@
 """Measures: what each mechanism gives on one instance.
 
-total error            everybody's expected error together
-maximum ratio error    the largest sharing ratio; above 1 violates the sharing incentive
-interference           the largest of I_i(j); above 1 violates non-interference
+total error              everybody's expected error together
+maximum ratio error      the largest sharing ratio; above 1 violates the sharing incentive
+interference             the largest of I_i(j); above 1 violates non-interference
+  within the agreement   the same, while those who are left keep to what everyone settled on
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 
 from threadpoolctl import threadpool_limits
 
+from sqlmadp.core.mechanism import Mechanism, mechanism
+from sqlmadp.core.mechanism.fairness import outcome
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.experiment.instances import Instance, instance
 from sqlmadp.experiment.misreport import misreported
 from sqlmadp.experiment.nonlinear import Simulation
 from sqlmadp.experiment.settings import TOLERANCES, Settings
-from sqlmadp.mechanism.base import Mechanism
-from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.fairness import outcome
-from sqlmadp.mechanism.waterfilling import Waterfilling
 
-MEASURES = ("total error", "maximum ratio error", "interference")
+MEASURES = (
+    "total error",
+    "maximum ratio error",
+    "interference",
+    "interference within the agreement",
+)
 
 Measured = Mapping[str, tuple[float, ...] | None]
-"""The three measures by mechanism, or the changes by misreporting (`misreport`); None where a
+"""The measures by mechanism, or the changes by misreporting (`misreport`); None where a
 mechanism does not serve these sizes."""
 
 
@@ -36,35 +40,30 @@ def measured(settings: Settings, number: int) -> Measured:
             return misreported(settings, number)
         drawn = instance(settings, number)
         return {
-            label: _of(make(drawn), drawn, settings, number)
-            for label, make in mechanisms(settings).items()
+            label: _of(each, drawn, settings, number)
+            for label, each in mechanisms(settings).items()
         }
 
 
-def mechanisms(settings: Settings) -> dict[str, Callable[[Instance], Mechanism]]:
-    """Return what is compared, by its label."""
+def mechanisms(settings: Settings) -> dict[str, Mechanism]:
+    """Return the mechanisms that are compared, by label."""
     if settings.experiment == "tolerance":
-        return {
-            f"tolerance {tolerance:g}": lambda _, tolerance=tolerance: Waterfilling(  # type: ignore[misc]
-                tolerance=tolerance
-            )
-            for tolerance in TOLERANCES
-        }
-    return {
-        name: lambda drawn, name=name: MECHANISMS[name](drawn.columns, None)  # type: ignore[misc]
-        for name in settings.mechanisms
-    }
+        return {f"tolerance {t:g}": mechanism("waterfilling", tolerance=t) for t in TOLERANCES}
+    return {name: mechanism(name) for name in settings.mechanisms}
 
 
 def _of(
-    mechanism: Mechanism, drawn: Instance, settings: Settings, number: int
-) -> tuple[float, float, float] | None:
-    shares = [Fraction(1, len(drawn.names))] * len(drawn.names)
-    epsilon = Fraction(settings.epsilon)
+    chosen: Mechanism, drawn: Instance, settings: Settings, number: int
+) -> tuple[float, ...] | None:
     try:
         if settings.experiment == "nonlinear":
-            return Simulation(settings, drawn, mechanism, number).measures()
-        found = outcome(mechanism, drawn.workloads, shares, epsilon)
+            return Simulation(settings, drawn, chosen, number).measures()
+        found = outcome(chosen, drawn.collective, Fraction(settings.epsilon))
+        return (
+            found.total_error,
+            found.sharing_ratio,
+            found.worst_interference,
+            found.worst_interference_within_agreement,
+        )
     except NotSupportedError:
         return None
-    return found.total_error, found.sharing_ratio, found.worst_interference

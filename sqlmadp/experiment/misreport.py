@@ -10,24 +10,38 @@ One analyst of an instance wants the queries W, and hands in
 while all others are honest.  Printed is the error of W then, divided by that of W if it is handed
 in as it is: below 1 the lie pays.  Of two analysts the better answers count.  Liars are the analyst
 with the most and the one with the fewest queries.  Instances are those of the paper's experiments,
-all over one column of cells; marginals of d columns of two values have 2^d cells.
+all over one column of cells; marginals of d columns of two values have 2^d cells.  Or they are the
+analysts of a plan, whose errors are measured as the plan says; junk and cells are then those of
+single columns.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from sqlmadp.asked import Asked
+from sqlmadp.core.collective import Capped, Collective, Joint, Workload
+from sqlmadp.core.mechanism import mechanism
+from sqlmadp.core.mechanism.waterfilling import ratio
+from sqlmadp.core.questions import Measure, Question
+from sqlmadp.core.questions import Workload as Questions
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.experiment.instances import over_cells, practical_matrices
 from sqlmadp.experiment.settings import Settings
-from sqlmadp.mechanism.base import settled
-from sqlmadp.mechanism.catalogue import MECHANISMS
-from sqlmadp.mechanism.fairness import expected_errors, ratio
+from sqlmadp.plan import Plan
+from sqlmadp.solve.products import solution_of
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 Matrix = NDArray[np.float64]
 
@@ -39,28 +53,86 @@ JUNK = 64
 
 LIARS = ("most queries", "fewest queries")
 
-Trick = Callable[[Matrix, np.random.Generator], Sequence[Matrix]]
+TRICKS = ("repeated", "split", "junk", "all cells")
+
+Wanted = TypeVar("Wanted")
+"""What one analyst wants: a matrix, or questions."""
+
+Trick = Callable[[Wanted, np.random.Generator], Sequence[Wanted]]
 """From the queries that an analyst wants to those that each of their names hands in."""
 
-TRICKS: Mapping[str, Trick] = {
-    "repeated": lambda wanted, _: [np.vstack([wanted] * TIMES)],
-    "split": lambda wanted, _: [wanted, wanted],
-    "junk": lambda wanted, random: [np.vstack([wanted, _junk(wanted.shape[1], random)])],
-    "all cells": lambda wanted, _: [np.vstack([wanted, np.eye(wanted.shape[1])])],
-}
+
+@dataclass(frozen=True, eq=False)
+class Honest(Generic[Wanted]):
+    """What everybody wants, and what a liar may hand in instead."""
+
+    wanted: Sequence[Wanted]
+    shares: Sequence[Fraction]
+    tricks: Mapping[str, Trick[Wanted]]
+    gather: Callable[[Sequence[Wanted], Sequence[Fraction]], Collective]
+    """From what is handed in, and shares, to a collective."""
+    sizes: Sequence[int]
+    """The number of queries of every analyst."""
+
+    @property
+    def liars(self) -> tuple[int, int]:
+        """The first analyst with the most queries, and the last with the fewest."""
+        sizes = list(self.sizes)
+        return sizes.index(max(sizes)), len(sizes) - 1 - sizes[::-1].index(min(sizes))
+
+    def lies(self, liar: int, tricks: Sequence[str] = TRICKS, seed: int = 0) -> Iterator[Lie]:
+        """Yield what everybody hands in if one of them lies."""
+        for trick in tricks:
+            random = np.random.default_rng([seed, liar])
+            handed_in = self.tricks[trick](self.wanted[liar], random)
+            count = len(handed_in)
+            shares = [*self.shares]
+            shares[liar : liar + 1] = [shares[liar] / count] * count
+            everyone = [*self.wanted[:liar], *handed_in, *self.wanted[liar + 1 :]]
+            yield Lie(self.gather(everyone, shares), range(liar, liar + count), liar)
+
+
+@dataclass(frozen=True, eq=False)
+class Lie:
+    """What everybody hands in, and the queries that one of them wants."""
+
+    handed_in: Collective
+    names: range
+    """The analysts as which the liar takes part."""
+    liar: int
+    """The analyst that the liar is in the honest collective."""
+
+    def change(self, name: str, honest: Collective) -> float:
+        """Return the liar's true error under a mechanism, divided by that of honest queries."""
+        wanted = honest.workloads[self.liar]
+        truth = mechanism(name).select(honest).errors[self.liar]
+        joint = mechanism(name).select(self.handed_in)
+        return ratio(min(true_error(joint, n, wanted) for n in self.names), float(truth))
+
+
+def true_error(joint: Joint, analyst: int, wanted: Workload) -> float:
+    """Return the error of queries answered from what an analyst reads; shares sum to 1."""
+    [error] = solution_of(joint.read_by(analyst)).errors([wanted])
+    return float(joint.total**2 * error)
 
 
 def misreported(settings: Settings, number: int) -> dict[str, tuple[float, ...] | None]:
     """Return the changes of the liars' true errors by mechanism, in the order of `labels`."""
-    workloads = _instance(settings, np.random.default_rng([settings.seed, number]))
+    if settings.plan:
+        return _changed(of_plan(Path(settings.plan)), settings, number)
+    matrices = _instance(settings, np.random.default_rng([settings.seed, number]))
+    return _changed(of_matrices(matrices), settings, number)
+
+
+def _changed(
+    asked: Honest[Wanted], settings: Settings, number: int
+) -> dict[str, tuple[float, ...] | None]:
+    honest = asked.gather(asked.wanted, asked.shares)
+    lies = [lie for liar in asked.liars for lie in asked.lies(liar, seed=number)]
     found: dict[str, tuple[float, ...] | None] = {}
     for name in settings.mechanisms:
         try:
-            found[name] = tuple(
-                change
-                for liar in _liars(workloads)
-                for change in changes(name, workloads, liar, seed=number).values()
-            )
+            found[name] = tuple(lie.change(name, honest) for lie in lies)
         except NotSupportedError:
             found[name] = None
     return found
@@ -72,53 +144,37 @@ def labels() -> list[tuple[str, str]]:
 
 
 def changes(
-    mechanism: str,
-    workloads: Sequence[Matrix],
+    name: str,
+    asked: Honest[Wanted],
     liar: int,
     *,
-    tricks: Sequence[str] = tuple(TRICKS),
+    tricks: Sequence[str] = TRICKS,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Return the liar's true error by trick, divided by that without it; shares are equal."""
-    share, wanted = Fraction(1, len(workloads)), workloads[liar]
-    [honest] = true_errors(mechanism, workloads, [share] * len(workloads), {liar: wanted})
-    found = {}
-    for trick in tricks:
-        handed_in = TRICKS[trick](wanted, np.random.default_rng([seed, liar]))
-        names = range(liar, liar + len(handed_in))
-        shares = [share] * len(workloads)
-        shares[liar : liar + 1] = [share / len(names)] * len(names)
-        everyone = [*workloads[:liar], *handed_in, *workloads[liar + 1 :]]
-        found[trick] = ratio(
-            min(true_errors(mechanism, everyone, shares, dict.fromkeys(names, wanted))), honest
-        )
-    return found
+    """Return a liar's true error by trick under a mechanism, divided by that without it."""
+    honest = asked.gather(asked.wanted, asked.shares)
+    lies = asked.lies(liar, tricks, seed)
+    return {trick: lie.change(name, honest) for trick, lie in zip(tricks, lies, strict=True)}
 
 
-def true_errors(
-    mechanism: str,
-    handed_in: Sequence[Matrix],
-    shares: Sequence[Fraction],
-    wanted: Mapping[int, Matrix],
-) -> list[float]:
-    """Return the errors of the queries that some analysts want, at epsilon 1.
-
-    The strategy is selected for what everybody handed in; ``wanted[i]`` is answered from what
-    analyst i reads.
-    """
-    columns = [("cell", handed_in[0].shape[1])]
-    workloads = [over_cells(matrix) for matrix in handed_in]
-    chosen = settled(MECHANISMS[mechanism](columns, None), workloads, shares)
-    strategy = chosen.select(workloads, shares)
-    asked = [over_cells(wanted.get(i, matrix)) for i, matrix in enumerate(handed_in)]
-    errors = expected_errors(strategy, asked, Fraction(1))
-    return [errors[i] for i in wanted]
+# Matrices over one column of cells.
 
 
-def _liars(workloads: Sequence[Matrix]) -> tuple[int, int]:
-    """Return the first analyst with the most queries, and the last with the fewest."""
-    sizes = [len(matrix) for matrix in workloads]
-    return sizes.index(max(sizes)), len(sizes) - 1 - sizes[::-1].index(min(sizes))
+def of_matrices(matrices: Sequence[Matrix]) -> Honest[Matrix]:
+    """Return analysts who want the rows of matrices, with equal shares."""
+    tricks: dict[str, Trick[Matrix]] = {
+        "repeated": lambda wanted, _: [np.vstack([wanted] * TIMES)],
+        "split": lambda wanted, _: [wanted, wanted],
+        "junk": lambda wanted, random: [np.vstack([wanted, _junk(wanted.shape[1], random)])],
+        "all cells": lambda wanted, _: [np.vstack([wanted, np.eye(wanted.shape[1])])],
+    }
+    columns = {"cell": matrices[0].shape[1]}
+
+    def gather(handed_in: Sequence[Matrix], shares: Sequence[Fraction]) -> Collective:
+        return Collective([over_cells(matrix) for matrix in handed_in], shares, columns=columns)
+
+    shares = [Fraction(1, len(matrices))] * len(matrices)
+    return Honest(matrices, shares, tricks, gather, [len(matrix) for matrix in matrices])
 
 
 def _instance(settings: Settings, random: np.random.Generator) -> list[Matrix]:
@@ -142,3 +198,59 @@ def _marginal(scope: Sequence[int], attributes: int) -> Matrix:
 
 def _junk(cells: int, random: np.random.Generator) -> Matrix:
     return random.integers(0, 2, (JUNK, cells)).astype(np.float64)
+
+
+# The statements of a plan.
+
+
+def of_plan(path: Path) -> Honest[Sequence[Question]]:
+    """Return the analysts of a plan with their statements and shares; reads no record."""
+    asked = Asked.bind(Plan.open(path))
+    columns = {name: size for name, size in asked.columns if size > 1}
+    tricks: dict[str, Trick[Sequence[Question]]] = {
+        "repeated": lambda wanted, _: [[*wanted] * TIMES],
+        "split": lambda wanted, _: [wanted, wanted],
+        "junk": lambda wanted, random: [[*wanted, *_random_sums(columns, random)]],
+        "all cells": lambda wanted, _: [[*wanted, *_histograms(columns)]],
+    }
+    gather = partial(_of_questions, measure=asked.plan.measure, columns=dict(asked.columns))
+    shares = [analyst.share for analyst in asked.plan.analysts]
+    sizes = [sum(question.rows for question in own) for own in asked.questions]
+    return Honest(asked.questions, shares, tricks, gather, sizes)
+
+
+def _of_questions(
+    handed_in: Sequence[Sequence[Question]],
+    shares: Sequence[Fraction],
+    *,
+    measure: Measure,
+    columns: Mapping[str, int],
+) -> Collective:
+    workloads = [Questions.of(own, measure) for own in handed_in]
+    return Collective(
+        [workload.rows for workload in workloads],
+        shares,
+        columns=columns,
+        importance=[float(share) ** 3 for share in shares] if measure == "relative" else None,
+        capped=[
+            Capped() if each.caps is None else Capped(each.parts, tuple(each.caps.tolist()))
+            for each in workloads
+        ],
+    )
+
+
+def _random_sums(columns: Mapping[str, int], random: np.random.Generator) -> Iterator[Question]:
+    """Yield counts of random sets of values, each of one column."""
+    names = sorted(columns)
+    for _ in range(JUNK):
+        name = names[int(random.integers(len(names)))]
+        chosen = random.integers(0, 2, (1, columns[name])).astype(np.float64)
+        chosen[0, 0] += not chosen.any()  # A sum over nothing would ask nothing.
+        finest = [Partition.finest(columns[name])]
+        yield Question((Rows.reduced((name,), finest, sparse.csr_array(chosen)),))
+
+
+def _histograms(columns: Mapping[str, int]) -> Iterator[Question]:
+    """Yield the counts of every value, column by column."""
+    for name, size in sorted(columns.items()):
+        yield Question((Rows((name,), (Partition.finest(size),), 1.0),))

@@ -8,18 +8,20 @@ comes from a public seed: nothing here is private, and nothing private is measur
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqlmadp.answer.quantiles import running_counts
+from sqlmadp.core.collective import Joint
+from sqlmadp.core.mechanism import Mechanism
+from sqlmadp.core.mechanism.waterfilling import ratio
 from sqlmadp.experiment.instances import Instance
 from sqlmadp.experiment.settings import Settings
-from sqlmadp.mechanism.base import JointStrategy, Mechanism
-from sqlmadp.schema.marginal import Block
-from sqlmadp.workload.solver import solver_for
+from sqlmadp.solve.products import solution_of
+from sqlmadp.table.rows import Rows
 
 Matrix = NDArray[np.float64]
 Members = tuple[int, ...]
@@ -33,68 +35,65 @@ class Simulation:
     instance: Instance
     mechanism: Mechanism
     number: int
-    _known: dict[tuple[str, ...], dict[str, float]] = field(default_factory=dict)
 
-    def measures(self) -> tuple[float, float, float]:
-        """Return total error, maximum ratio error and interference."""
+    def measures(self) -> tuple[float, float, float, float]:
+        """Return total error, maximum ratio error and both interferences."""
         names = self.instance.names
         everyone = tuple(range(len(names)))
-        together = self._errors(everyone)
-        alone = {name: self._errors((names.index(name),))[name] for name in set(names)}
+        settled = self.mechanism.settled(self.instance.collective)
+        together = self._errors(everyone, settled)
+        alone = {n: self._errors((names.index(n),), self.mechanism)[n] for n in sorted(set(names))}
         total = sum(together[name] for name in names)
-        ratio = max(_ratio(together[name], alone[name]) for name in alone)
-        worst = 0.0
-        for name in sorted(alone):
-            left_out = names.index(name)
-            rest = tuple(member for member in everyone if member != left_out)
-            without = self._errors(rest)
-            worst = max([worst, *(_ratio(together[n], error) for n, error in without.items())])
-        return total, ratio, worst
+        worst = max(ratio(together[name], alone[name]) for name in alone)
+        anew = self._interference(together, self.mechanism)
+        within = anew if settled is self.mechanism else self._interference(together, settled)
+        return total, worst, anew, within
 
-    def _errors(self, members: Members) -> dict[str, float]:
+    def _interference(self, together: dict[str, float], rule: Mechanism) -> float:
+        """Return the largest ratio by which an analyst's joining changes another's error."""
+        names = self.instance.names
+        worst = 0.0
+        for name in sorted(set(names)):
+            left_out = names.index(name)
+            rest = tuple(member for member in range(len(names)) if member != left_out)
+            without = self._errors(rest, rule)
+            worst = max([worst, *(ratio(together[n], error) for n, error in without.items())])
+        return worst
+
+    def _errors(self, members: Members, rule: Mechanism) -> dict[str, float]:
         """Return the mean squared error of each statistic that some of the members ask for."""
         names = [self.instance.names[member] for member in members]
-        key = tuple(names)
-        if key not in self._known:
-            count = len(self.instance.names)
-            workloads = [self.instance.workloads[member] for member in members]
-            shares = [Fraction(1, count)] * len(members)
-            strategy = self.mechanism.select(workloads, shares)
-            epsilon = Fraction(self.settings.epsilon) * len(members) / count
-            self._known[key] = {
-                name: self._error(name, names.index(name), strategy, epsilon) for name in set(names)
-            }
-        return self._known[key]
+        joint = rule.select(self.instance.collective.of(members))
+        epsilon = Fraction(self.settings.epsilon) * len(members) / len(self.instance.names)
+        return {name: self._error(name, names.index(name), joint, epsilon) for name in set(names)}
 
-    def _error(self, name: str, member: int, strategy: JointStrategy, epsilon: Fraction) -> float:
+    def _error(self, name: str, member: int, joint: Joint, epsilon: Fraction) -> float:
         """Return the mean squared error of a statistic, over simulated releases."""
         # The same numbers for every mechanism and collective, so that ratios are less noisy.
         random = np.random.default_rng([self.settings.seed, self.number, 1])
         counts = np.array(self.settings.counts, dtype=np.float64)
-        scale = float(strategy.sensitivity / epsilon)
-        blocks = strategy.read_by(member)
+        scale = float(joint.total / epsilon)
+        blocks = joint.read_by(member)
         values = []
         for block in blocks:
-            exact = block.matrix @ _merged(counts, block)
+            exact = _exact(block, counts)
             noise = random.laplace(scale=scale, size=(len(exact), self.settings.samples))
             values.append(exact[:, None] + noise)
-        answer = solver_for(blocks).fit(values)
-        (asked,) = self.instance.workloads[self.instance.names.index(name)].blocks
-        exact = (asked.matrix @ _merged(counts, asked))[:, None]
-        truth = statistic(name, exact, len(counts))
-        return float(((statistic(name, answer(asked), len(counts)) - truth) ** 2).mean())
+        estimate = solution_of(blocks).estimate(values)
+        (asked,) = self.instance.workloads[self.instance.names.index(name)]
+        truth = statistic(name, _exact(asked, counts)[:, None], len(counts))
+        answers = statistic(name, estimate.answers(asked), len(counts))
+        return float(((answers - truth) ** 2).mean())
 
 
-def _merged(counts: Matrix, block: Block) -> Matrix:
-    """Return the records in every cell of a block over the one column that there is."""
-    merged = np.zeros(block.marginal.size)
-    cells = block.marginal.partitions[0].labels if block.marginal.scope else np.zeros(1, int)
-    np.add.at(merged, np.broadcast_to(cells, counts.shape), counts)
-    return merged
+def _exact(rows: Rows, counts: Matrix) -> Matrix:
+    """Return the exact answers of rows over the one column that there is."""
+    vertices = rows.parts[0].functions @ counts if rows.scope else np.array([counts.sum()])
+    return np.asarray(rows.matrix @ vertices, dtype=np.float64)
 
 
 def statistic(name: str, answers: Matrix, cells: int) -> Matrix:
-    """Return a statistic from the answers to its linear queries, one column a release.
+    """Return a statistic from the answers to its linear queries, one column per release.
 
     Where no record seems to be there it is the middle of the column's values.
     """
@@ -107,9 +106,3 @@ def statistic(name: str, answers: Matrix, cells: int) -> Matrix:
     running = running_counts(np.diff(answers, axis=0, prepend=0).T)
     found = (running >= part * running[:, -1:]).argmax(axis=1)
     return np.where(running[:, -1] > 0, found, (cells - 1) / 2)
-
-
-def _ratio(error: float, reference: float) -> float:
-    if reference == 0:
-        return 1.0 if error == 0 else float("inf")
-    return error / reference

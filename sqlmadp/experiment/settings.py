@@ -31,6 +31,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Columns of each marginal."""
     counts: tuple[int, ...] = ()
     """Records by value, for the non-linear queries."""
+    plan: str = ""
+    """The plan whose analysts misreport; otherwise instances are drawn."""
     samples: int = 200
     """Simulated releases from which an error of a non-linear query is worked out."""
 
@@ -48,7 +50,7 @@ def check(settings: Settings) -> None:
 
 
 def read_counts(path: Path) -> tuple[int, ...]:
-    """Return records by value from a CSV file: one line a value, the count in its last field."""
+    """Return records by value from a CSV file: one line per value, the count in its last field."""
     counts = []
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
         field = line.rpartition(",")[2].strip().strip('"')

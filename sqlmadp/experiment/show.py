@@ -30,20 +30,22 @@ def experiment_figures(name: str, results: Sequence[Measured]) -> dict[str, Any]
                 "total_error": _middle(total),
                 "sharing_ratio": _middle(ratio) | _worst(ratio),
                 "interference": _middle(interference) | _worst(interference),
+                "interference_within_agreement": _middle(within) | _worst(within),
             }
-            for label, (total, ratio, interference) in _by_label(results).items()
+            for label, (total, ratio, interference, within) in _by_label(results).items()
         },
     }
 
 
 def experiment_table(results: Sequence[Measured]) -> str:
-    """Return the medians, means and violations as text, one line a mechanism."""
+    """Return the medians, means and violations as text, one line per mechanism."""
     titles = ["total error: median", "mean", "ratio: median", "largest", "above 1"]
     titles += ["interference: median", "largest", "above 1"]
+    titles += ["within the agreement: median", "largest", "above 1"]
     rows = []
-    for label, (total, ratio, interference) in _by_label(results).items():
+    for label, (total, *ratios) in _by_label(results).items():
         row = [label, *(f"{value:,.6g}" for value in _middle(total).values())]
-        for values in (ratio, interference):
+        for values in ratios:
             worst = _worst(values)
             row += [f"{_middle(values)['median']:.3f}", f"{worst['largest']:.3f}"]
             row += [str(worst["violations"])]
@@ -53,7 +55,7 @@ def experiment_table(results: Sequence[Measured]) -> str:
 
 
 def experiment_plots(title: str, results: Sequence[Measured]) -> str:
-    """Return the three measures as box plots (SVG)."""
+    """Return the measures as box plots (SVG)."""
     found = _by_label(results)
     panels = [
         Panel(
@@ -129,12 +131,12 @@ def _gain(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _by_label(results: Sequence[Measured]) -> dict[str, tuple[list[float], ...]]:
-    """Return the values of each measure by mechanism, without those that do not serve."""
+    """Return the values of each measure by mechanism, without mechanisms that do not serve."""
     found: dict[str, tuple[list[float], ...]] = {}
     for result in results:
         for label, measures in result.items():
             if measures is not None:
-                columns = found.setdefault(label, ([], [], []))
+                columns = found.setdefault(label, tuple([] for _ in MEASURES))
                 for column, value in zip(columns, measures, strict=True):
                     column.append(value)
     return found

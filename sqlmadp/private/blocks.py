@@ -5,13 +5,8 @@ matrix M of integers over the vertices of its scope.  What is measured is (M / g
 data vector in whole numbers: a record's weights on the vertices times their common denominator,
 the block's *units*.  Where these are very many (a parabola of a wide column), sums are divided by
 a power of 2 and rounded down, which adds less than 1 to what a record changes at each vertex that
-it touches:
-
-    sum over vertices of |change of x|  <=  units                           if not rounded
-                                        <=  units / coarseness + touched    if rounded down
-
-One whole number of what is measured stands for ``gcd * coarseness / units`` of what the rows of M
-ask for: the block's *grain*.
+it touches.  One whole number of what is measured stands for ``gcd * coarseness / units`` of what
+the rows of M ask for: the block's *grain*.
 
 The product must not overflow for any table whatever, since even an error message would depend on
 records.  Sums are split into four digits of 16 bits; with rows whose absolute values add up to
@@ -39,6 +34,7 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +42,6 @@ from scipy import sparse
 
 from sqlmadp.errors import StrategyError
 from sqlmadp.schema.domain import Domain
-from sqlmadp.schema.marginal import Block
-from sqlmadp.table.old_blocks import as_rows
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
@@ -59,14 +53,14 @@ MAX_ROW_SUM = 2**46
 MAX_ANSWER = 2**62
 MOST_RECORDS = 2**30
 """Records up to which no answer is held back at `MAX_ANSWER`."""
-FINE = 2**16
+FINE = 2**12
 """Round sums down only to units of which a record has this many times as many as vertices that it
 touches; the noise then grows by less than one part in as many."""
 
 _DIGIT_BITS = 16
 
 
-def checked_blocks(blocks: Sequence[Rows | Block], domain: Domain) -> tuple[Rows, ...]:
+def checked_blocks(blocks: Sequence[Rows], domain: Domain) -> tuple[Rows, ...]:
     """Return canonical copies of ``blocks``; StrategyError if they must not be measured."""
     copies = [_checked(block, domain) for block in blocks]
     if not copies:
@@ -89,17 +83,17 @@ def divisor(block: Rows) -> int:
 def coarseness(block: Rows) -> int:
     """Return the power of 2 by which the sums of a block are divided, and rounded down."""
     if isinstance(block, Products):
-        largest = int(_products_of(block, _largest_of_rows).max())
+        largest = _largest_row(block, _entries)
     else:
         largest = int(block.weight if block.given is None else _largest(block.given))
     answer = largest // divisor(block) * _units(block) * MOST_RECORDS
     return 1 << max(0, (-(-answer // MAX_ANSWER) - 1).bit_length())
 
 
-def weight_of_record(block: Rows) -> int:
-    """Return by how much one record changes the sums of a block, at all vertices together."""
-    coarse, units = coarseness(block), _units(block)
-    return units if coarse == 1 else -(-units // coarse) + _touched(block)
+def rounding(block: Rows) -> Fraction:
+    """Return how much more than unrounded ones one record moves rounded sums, as weights."""
+    coarse = coarseness(block)
+    return Fraction(0) if coarse == 1 else Fraction(_touched(block) * coarse, _units(block))
 
 
 def exact_answers(block: Rows, sums: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -126,43 +120,38 @@ def _touched(over: Rows) -> int:
     return math.prod(int(part.degrees.max()) + 1 for part in over.parts)
 
 
-def _checked(given: Rows | Block, domain: Domain) -> Rows:
-    over = given.marginal if isinstance(given, Block) else given
-    scope, names = over.scope, {column.name for column in domain.columns}
-    if not isinstance(scope, tuple) or not set(scope) <= names:
-        raise StrategyError(f"scope {scope} is not made of declared columns")
+def _checked(block: Rows, domain: Domain) -> Rows:
+    scope, names = block.scope, {column.name for column in domain.columns}
+    declared = isinstance(scope, tuple) and set(scope) <= names
+    _require(declared, f"scope {scope} is not made of declared columns")
     # One spelling of a set of columns: sums are added up by it.
-    if list(scope) != sorted(set(scope)):
-        raise StrategyError(f"scope {scope} is not in alphabetical order")
-    if len(over.parts) != len(scope):
-        raise StrategyError(f"scope {scope} does not have one partition per column")
+    _require(list(scope) == sorted(set(scope)), f"scope {scope} is not in alphabetical order")
+    fitting = len(block.parts) == len(scope)
+    _require(fitting, f"scope {scope} does not have one partition per column")
     parts = tuple(
         _checked_partition(part, domain.column(name).size, name)
-        for name, part in zip(scope, over.parts, strict=True)
+        for name, part in zip(scope, block.parts, strict=True)
     )
     size = math.prod(len(part.degrees) + int(part.degrees.sum()) for part in parts)
-    if size > MAX_CELLS:
-        raise StrategyError(f"scope {scope} has {size} vertices, too many to count")
-    block = as_rows(given)
+    _require(size <= MAX_CELLS, f"scope {scope} has {size:,} vertices, too many to count")
     copy: Rows
     if isinstance(block, Products):
         copy = _checked_products(block, parts)
     elif block.given is None:
-        weight = block.weight
-        if isinstance(weight, bool) or not isinstance(weight, int) or not 0 < weight < MAX_ANSWER:
-            raise StrategyError(f"the weight of a block over {scope} is no positive 64-bit integer")
-        copy = Rows(scope, parts, weight)
+        whole = _is_positive(block.weight)
+        _require(whole, f"the weight of a block over {scope} is not a positive 64-bit integer")
+        copy = Rows(scope, parts, block.weight)
     else:
         matrix = _checked_matrix(block.given, scope, size)
-        if _largest(matrix) == 0:
-            raise StrategyError(f"a block over {scope} has no rows, or nothing but zeros in them")
+        filled = _largest(matrix) > 0
+        _require(filled, f"a block over {scope} has no rows, or nothing but zeros in them")
         copy = Rows(scope, parts, 0, matrix)
     coarse, units = coarseness(copy), _units(copy)
-    if units >= MAX_ANSWER or (coarse > 1 and units // coarse < FINE * _touched(copy)):
-        raise StrategyError(
-            f"the answers of a block over {scope} would exceed 2^62 for 2^30 records: its entries "
-            "and the steps of its columns are too large together"
-        )
+    _require(
+        units < MAX_ANSWER and (coarse == 1 or units // coarse >= FINE * _touched(copy)),
+        f"the answers of a block over {scope} would exceed 2^62 for 2^30 records: its entries "
+        "and the steps of its columns are too large together",
+    )
     return copy
 
 
@@ -170,30 +159,28 @@ def _checked_partition(part: Partition, cells: int, column: str) -> Partition:
     """Return a copy of a partition whose pieces, steps, degrees and unit are well formed."""
     where = f"a partition of column {column!r}"
     pieces, steps, degrees = (np.array(a) for a in (part.pieces, part.steps, part.degrees))
-    if any(array.dtype != np.int64 for array in (pieces, steps, degrees)):
-        raise StrategyError(f"{where} is not made of 64-bit integers")
-    if pieces.shape != (cells,) or steps.shape != (cells,) or cells == 0:
-        raise StrategyError(f"{where} does not label its {cells} cells")
+    whole = all(array.dtype == np.int64 for array in (pieces, steps, degrees))
+    _require(whole, f"{where} is not made of 64-bit integers")
+    labelled = pieces.shape == steps.shape == (cells,) and cells > 0
+    _require(labelled, f"{where} does not label its {cells} cells")
     first = np.sort(np.unique(pieces, return_index=True)[1])
-    if not np.array_equal(pieces[first], np.arange(len(first))):
-        raise StrategyError(f"{where} is not numbered by first cells")
-    if degrees.shape != first.shape or degrees.min() < 0 or degrees.max() > 2:
-        raise StrategyError(f"{where} does not have one degree of 0, 1 or 2 per piece")
-    unit = part.unit
-    if isinstance(unit, bool) or not isinstance(unit, int) or not 0 < unit < MAX_ANSWER:
-        raise StrategyError(f"{where} has a unit that is no positive 64-bit integer")
-    if steps.min() < 0 or steps.max() > unit or steps[degrees[pieces] == 0].any():
-        raise StrategyError(f"{where} has steps below 0, above its unit, or along a single vertex")
-    return Partition(pieces, steps, degrees, unit)
+    numbered = np.array_equal(pieces[first], np.arange(len(first)))
+    _require(numbered, f"{where} is not numbered by first cells")
+    known = degrees.shape == first.shape and 0 <= degrees.min() <= degrees.max() <= 2
+    _require(known, f"{where} does not have one degree of 0, 1 or 2 per piece")
+    _require(_is_positive(part.unit), f"{where} has a unit that is not a positive 64-bit integer")
+    inside = 0 <= steps.min() <= steps.max() <= part.unit and not steps[degrees[pieces] == 0].any()
+    _require(inside, f"{where} has steps below 0, above its unit, or along a single vertex")
+    return Partition(pieces, steps, degrees, part.unit)
 
 
 def _checked_matrix(
     matrix: sparse.csr_array, scope: tuple[str, ...], columns: int
 ) -> sparse.csr_array:
-    if not isinstance(matrix, sparse.csr_array) or matrix.dtype != np.int64:
-        raise StrategyError("a block holds a csr_array of 64-bit integers")
-    if matrix.ndim != 2 or matrix.shape[1] != columns:
-        raise StrategyError(f"a block over {scope} has shape {matrix.shape}, not {columns} columns")
+    whole = isinstance(matrix, sparse.csr_array) and matrix.dtype == np.int64
+    _require(whole, "a block holds a csr_array of 64-bit integers")
+    fitting = matrix.ndim == 2 and matrix.shape[1] == columns
+    _require(fitting, f"a block over {scope} has shape {matrix.shape}, not {columns} columns")
     copy = matrix.copy()
     try:
         copy.check_format(full_check=True)
@@ -206,62 +193,70 @@ def _checked_matrix(
     _check_entries(copy, scope)
     sums = np.zeros(copy.shape[0], dtype=np.int64)
     np.add.at(sums, np.repeat(np.arange(copy.shape[0]), np.diff(copy.indptr)), abs(copy.data))
-    if sums.max(initial=0) >= MAX_ROW_SUM:
-        raise StrategyError(f"a row over {scope} adds up to 2^46 or more")
+    _require(sums.max(initial=0) < MAX_ROW_SUM, f"a row over {scope} adds up to 2^46 or more")
     return copy
 
 
 def _checked_products(block: Products, parts: tuple[Partition, ...]) -> Products:
     """Return a canonical copy of a grid of products; its rows keep within the same limits."""
-    scope = block.scope
-    if len(block.factors) != len(scope):
-        raise StrategyError(f"a block over {scope} does not have one factor per column")
+    where = f"a block over {block.scope}"
+    _require(len(block.factors) == len(parts), f"{where} does not have one factor per column")
     factors = tuple(
         _checked_matrix(factor, (name,), len(part.degrees) + int(part.degrees.sum()))
-        for factor, name, part in zip(block.factors, scope, parts, strict=True)
+        for factor, name, part in zip(block.factors, block.scope, parts, strict=True)
     )
     heights = np.array(block.heights)
-    if heights.dtype != np.int64 or heights.shape != tuple(f.shape[0] for f in factors):
-        raise StrategyError(f"a block over {scope} does not have one height per row")
-    if heights.min(initial=0) < 0:
-        raise StrategyError(f"a block over {scope} has a height below 0")
-    if math.prod(max(factor.shape) for factor in factors) > MAX_CELLS:
-        raise StrategyError(f"a block over {scope} has too many rows to measure")
-    if not heights.any() or not all(factor.nnz for factor in factors):
-        raise StrategyError(f"a block over {scope} has a factor of nothing but zeros")
-    copy = Products(scope, parts, 0, None, factors, heights.astype(np.int64))
-    together = math.prod(int(_sums_of_rows(factor).max()) for factor in factors)
-    too_large = together >= MAX_ROW_SUM or together * int(heights.max()) >= MAX_ANSWER
-    # Otherwise no product of the following exceeds 64 bits.
-    if (
-        too_large
-        or _products_of(copy, _largest_of_rows).max() >= MAX_ENTRY
-        or _products_of(copy, _sums_of_rows).max() >= MAX_ROW_SUM
-    ):
-        raise StrategyError(f"a row over {scope} holds 2^31 or more, or adds up to 2^46")
+    shape = tuple(factor.shape[0] for factor in factors)
+    fitting = heights.dtype == np.int64 and heights.shape == shape
+    _require(fitting, f"{where} does not have one height per row")
+    _require(heights.min(initial=0) >= 0, f"{where} has a height below 0")
+    few = math.prod(max(factor.shape) for factor in factors) <= MAX_CELLS
+    _require(few, f"{where} has too many rows to measure")
+    filled = heights.any() and all(factor.nnz for factor in factors)
+    _require(filled, f"{where} has a factor of nothing but zeros")
+    copy = Products(block.scope, parts, 0, None, factors, heights)
+    together = math.prod(max(int(_sums(abs(factor)).max()), 1) for factor in factors)
+    _require(
+        together < MAX_ROW_SUM
+        and together * int(heights.max()) < MAX_ANSWER  # So that the following fit 64 bits.
+        and _largest_row(copy, _entries) < MAX_ENTRY
+        and _largest_row(copy, _sums) < MAX_ROW_SUM,
+        f"a row over {block.scope} holds 2^31 or more, or adds up to 2^46",
+    )
     return copy
 
 
-def _products_of(
-    block: Products, of_rows: Callable[[sparse.csr_array], NDArray[np.int64]]
-) -> NDArray[np.int64]:
-    """Return the heights times the products of one number per factor row."""
-    own = [of_rows(factor) for factor in block.factors]
-    return np.asarray(block.heights * reduce(np.multiply.outer, own))
+def _require(condition: object, message: str) -> None:
+    if not condition:
+        raise StrategyError(message)
 
 
-# At least 1, since a factor row of zeros would hide how large the others are.
-def _largest_of_rows(factor: sparse.csr_array) -> NDArray[np.int64]:
-    return np.asarray(np.maximum(abs(factor).max(axis=1).toarray(), 1))
+def _is_positive(number: object) -> bool:
+    """Return whether a number is a positive integer, of Python's own, below 2^62."""
+    return type(number) is int and 0 < number < MAX_ANSWER
 
 
-def _sums_of_rows(factor: sparse.csr_array) -> NDArray[np.int64]:
-    return np.asarray(np.maximum(abs(factor).sum(axis=1), 1))
+def _largest_row(block: Products, of_rows: Callable[[sparse.csr_array], Any]) -> int:
+    """Return the largest product of a height and one number per factor row, at least 1 each.
+
+    A factor row of zeros would hide how large the others are.
+    """
+    own = [np.maximum(of_rows(abs(factor)), 1) for factor in block.factors]
+    return int((block.heights * reduce(np.multiply.outer, own)).max())
+
+
+def _entries(factor: sparse.csr_array) -> NDArray[np.int64]:
+    return np.asarray(factor.max(axis=1).toarray())
+
+
+def _sums(factor: sparse.csr_array) -> NDArray[np.int64]:
+    return np.asarray(factor.sum(axis=1))
 
 
 def _check_entries(matrix: sparse.csr_array, scope: tuple[str, ...]) -> None:
-    if _largest(matrix) * matrix.nnz >= MAX_ANSWER:  # No sum of entries, nor of some, wraps around.
-        raise StrategyError(f"the entries of a block over {scope} could add up to 2^62")
+    # No sum of entries, nor of some, wraps around.
+    small = _largest(matrix) * matrix.nnz < MAX_ANSWER
+    _require(small, f"the entries of a block over {scope} could add up to 2^62")
 
 
 def _largest(matrix: sparse.csr_array) -> int:

@@ -9,13 +9,13 @@ whose pieces have degrees d, with D the degree and u the unit of the partition,
 
 is a combination, in whole numbers, of the sums of 1, s and s^2; likewise for several columns.
 
-One statement (see `counting`) serves every block of a release in one scan of the table.  A
-scope that is part of another is not counted by itself, and small scopes are counted together (see
-`together`): their groups are added up afterwards, here.  Only groups with records come back
-from the engine, and stay a list of them until they are measured.
+One statement (see `engines.counting`) serves every block of a release in one scan of the table.  A
+scope that is part of another, or of a batch (see `scope_batches`), is not counted by itself: groups
+are added up here.  Only groups with records come back from the engine, and stay a list of them
+until they are measured.
 
 Guarantee  Adding or removing one record that is counted changes the vertices of every block by
-           weights that are not negative and sum to at most the block's units.  Adding or removing
+           weights that are not negative and sum to the block's units.  Adding or removing
            one unit changes whether at most ``domain.records_per_unit`` records are counted, all of
            them its own.
 Requires   Catalogue checked against the domain; partitions that `checked_blocks` let through.
@@ -29,27 +29,26 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.private.counting import counting_select, used_keys
 from sqlmadp.private.engines import Engine
-from sqlmadp.private.keys import Key, Keys, Layout, Moment, by_cell, keys_of, moments_of
-from sqlmadp.private.together import counted_together
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.private.engines.counting import Groups, Integers, Whole, count_groups
+from sqlmadp.private.engines.scope_batches import (
+    Keys,
+    Layout,
+    Moment,
+    batch_scopes,
+    keys_of,
+    moments_of,
+)
+from sqlmadp.schema.domain import Domain
 from sqlmadp.table.partition import Partition
 
-Integers = NDArray[np.int64]
 Sums = NDArray[np.int64]
-Whole = NDArray[np.object_]
-"""Python's integers."""
 
 LARGEST_SUM = 2**62
-
-_EPOCH = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,16 +68,6 @@ class VertexSums:
         return sums
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Groups:
-    """Records by group: what an engine counted for one scope."""
-
-    codes: Mapping[Key, Integers]
-    """The cell or piece of every group, by key; -1 for what is no declared value."""
-    moments: Mapping[Moment, Integers | Whole]
-    """Sums over the records of every group; of no steps at all, their number."""
-
-
 def read_counts(engine: Engine, domain: Domain, layouts: Sequence[Layout]) -> list[Sums]:
     """Return the data vector of every layout, vertex by vertex.  Private."""
     return [found.dense() for found in read_sums(engine, domain, layouts)]
@@ -87,72 +76,17 @@ def read_counts(engine: Engine, domain: Domain, layouts: Sequence[Layout]) -> li
 def read_sums(engine: Engine, domain: Domain, layouts: Sequence[Layout]) -> list[VertexSums]:
     """Return the data vector of every layout, for vertices with records alone.  Private."""
     keys = [keys_of(layout, domain) for layout in layouts]
-    counted = counted_together(set(keys))
+    counted = batch_scopes(set(keys))
     scopes = sorted(set(counted.values()), key=lambda scope: [key.name for key in scope])
     moments = list(dict.fromkeys(m for own in keys for m in moments_of(own) if m))
-    answer = engine.counts(counting_select(engine, domain, scopes, moments))
-    used = used_keys(scopes)
-    codes = {}
-    for number, key in enumerate(used):
-        numbered = engine.numbers_values or key.column in by_cell(used)
-        column = domain.column(key.column)
-        codes[key] = _codes(column, key, answer[f"k{number}"], numbered=numbered)
-    found: dict[Moment, Integers | Whole] = {(): np.asarray(answer["records"], dtype=np.int64)}
-    for number, moment in enumerate(moments):
-        found[moment] = _whole(answer[f"m{number}"])
-    tables = {}
-    for scope in scopes:
-        rows = slice(None) if len(scopes) == 1 else _rows(answer, used, scope)
-        tables[scope] = _Groups(
-            codes={key: codes[key][rows] for key in scope},
-            moments={moment: sums[rows] for moment, sums in found.items()},
-        )
+    groups = count_groups(engine, domain, scopes, moments)
     return [
-        _at_vertices(layout, own, tables[counted[own]])
+        _at_vertices(layout, own, groups[counted[own]])
         for layout, own in zip(layouts, keys, strict=True)
     ]
 
 
-def _rows(
-    answer: Mapping[str, NDArray[Any]], used: Sequence[Key], scope: Keys
-) -> NDArray[np.bool_]:
-    """Return which rows of the answer count one scope of several."""
-    rows = np.ones(len(answer["records"]), dtype=bool)
-    for number, key in enumerate(used):
-        rows &= np.asarray(answer[f"g{number}"]) == (key not in scope)
-    return rows
-
-
-def _codes(column: Column, key: Key, values: NDArray[Any], *, numbered: bool) -> Integers:
-    """Return the cell (or piece) of every value of a result column; -1 for one that has none."""
-    data = np.ma.getdata(values)
-    match column.type:
-        case _ if key.part is not None:
-            codes = data.astype(np.int64)
-        case "category" if not numbered:
-            number = {value: cell for cell, value in enumerate(column.values)}
-            codes = np.array([number.get(value, -1) for value in data.tolist()], dtype=np.int64)
-        case "integer":
-            codes = data.astype(np.int64) - column.ordinal_bounds[0]
-        case "date":
-            days = data.astype("datetime64[D]").astype(np.int64)
-            codes = days + _EPOCH - column.ordinal_bounds[0]
-        case _:
-            codes = data.astype(np.int64)
-    if not np.ma.is_masked(values):
-        return codes
-    null = -1 if column.null_cell is None or key.part is not None else column.null_cell
-    return np.where(np.ma.getmaskarray(values), null, codes)
-
-
-def _whole(texts: NDArray[Any]) -> Whole:
-    """Return integers that an engine wrote as text; NULL, of no record at all, is 0."""
-    data, null = np.ma.getdata(texts), np.ma.getmaskarray(texts)
-    whole = [0 if none else int(text) for text, none in zip(data.tolist(), null, strict=True)]
-    return np.array(whole, dtype=object)
-
-
-def _at_vertices(layout: Layout, keys: Keys, groups: _Groups) -> VertexSums:
+def _at_vertices(layout: Layout, keys: Keys, groups: Groups) -> VertexSums:
     """Return the sums at the vertices of a layout, from groups that are as fine or finer."""
     inside = np.ones(len(groups.moments[()]), dtype=bool)
     for key in keys:

@@ -30,6 +30,7 @@ from sqlmadp.private.ledger_file import (
     broken,
     chain_hash,
     check_file,
+    check_place,
     connect,
     create,
     digest,
@@ -37,7 +38,6 @@ from sqlmadp.private.ledger_file import (
     refusing,
     sync_name,
 )
-from sqlmadp.private.ledger_place import check_place
 from sqlmadp.private.measurement import Measurement
 
 
@@ -80,10 +80,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | Path, *, budget: Fraction, head: str | None = None) -> Ledger:
-        """Open the ledger at ``path``, or create it with ``budget`` if there is none.
-
-        ``head`` pins the ledger: it must be one of the hashes of its chain.
-        """
+        """Open the ledger at ``path``, or create it; ``head`` must be a hash of its chain."""
         ledger = cls.prepare(path, budget=budget, head=head)
         ledger.make()
         return ledger
@@ -101,8 +98,8 @@ class Ledger:
             return cls.read(path, budget=budget, head=head)
         if head is not None:
             raise LedgerError(
-                f"there is no ledger {str(path)!r}, but the plan pins its head {head}, so "
-                "there was one; restore it from a copy made after the last release"
+                f"ledger {str(path)!r} is missing: the plan pins its head {head}, so it existed "
+                "before. Restore it from a backup made after the last release"
             )
         check_place(path)
         return cls(path, unmade=budget)
@@ -129,8 +126,8 @@ class Ledger:
         path = Path(path)
         if not path.exists():
             raise LedgerError(
-                f"there is no ledger {str(path)!r}; it is made by the first release, "
-                "or the path is wrong"
+                f"there is no ledger {str(path)!r}: the first release makes it. Run that, or "
+                "correct the path"
             )
         ledger = cls(path)
         try:
@@ -280,7 +277,7 @@ class Ledger:
             raise LedgerError(
                 f"ledger {str(self.path)!r} has head {self.head} and never had the head {head} "
                 "that the plan pins: it is another ledger, or an older copy was restored. Nothing "
-                "may be released against it; restore the one that was copied last"
+                "was read or spent. Restore the latest backup"
             )
 
     def _require_budget(self, epsilon: Fraction, *, measured: bool) -> None:

@@ -1,20 +1,29 @@
-"""The ledger's file: its tables, how it comes into being, and how it is opened.
+"""The ledger's file: where it may be, its tables, how it comes into being, and how it is opened.
+
+SQLite keeps two processes from spending the same budget with file locks and with memory that they
+share, and neither works across a network.  A file system that is known to be one is refused by its
+type.  Any other must show that it locks: of two open descriptions of one file, the second must be
+denied a lock that the first one holds.
 
 Guarantee  A ledger appears at its path whole, with its budget, or not at all; one that is
            there, or was there and left its write-ahead file, is never replaced.  After
            `sync_name` a loss of power does not make it disappear.  `connect` returns a
-           connection to a file that is a ledger of this version, inside and out.  Where the
-           path is a link, all of this is about the file that it leads to: SQLite keeps the
-           write-ahead file beside that one.
-Requires   A file system with hard links and fsync.
+           connection to a file that is a ledger of this version, inside and out.  `check_place`
+           returns only if a lock that is held was seen to be denied.  Where the path is a link,
+           all of this is about the file that it leads to: SQLite keeps the write-ahead file
+           beside that one.
+Requires   A file system with hard links and fsync; Linux, for both tests of locks (elsewhere only
+           the folder itself is checked).
 Numerics   Exact: the budget is a fraction, stored as text.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import sqlite3
+import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,16 +52,25 @@ TABLES = (
     ),
 )
 
+NETWORK = frozenset(
+    {"afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs"}
+    | {"nfs4", "ocfs2", "orangefs", "smb2", "smb3", "smbfs"}
+    | {"fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"}
+)
+"""File systems that other machines may write to at the same time."""
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_SET_LOCK = getattr(fcntl, "F_OFD_SETLK", None)
 _BUSY_SECONDS = 60.0
 
 _ADVICE = {
-    "SQLITE_FULL": "; the disk is full: make space on it",
-    "SQLITE_IOERR": "; the disk is full or fails: look after it",
-    "SQLITE_BUSY": "; another program holds it: wait, and run again",
+    "SQLITE_FULL": "; the disk is full: free some space and run the command again",
+    "SQLITE_IOERR": "; the disk is full or failing; free some space and run the command again",
+    "SQLITE_BUSY": "; another program is using it: run the command again later",
     "SQLITE_READONLY": "; make the file and its folder writable",
     "SQLITE_CANTOPEN": "; make the file and its folder writable",
-    "SQLITE_NOTADB": "; it is no ledger, or was damaged: restore it from a copy",
-    "SQLITE_CORRUPT": "; it was damaged: restore it from a copy made after the last release",
+    "SQLITE_NOTADB": "; it is not a ledger, or was damaged: restore it from a backup",
+    "SQLITE_CORRUPT": "; it was damaged: restore it from a backup made after the last release",
 }
 
 
@@ -63,7 +81,7 @@ def create(path: Path, budget: Fraction) -> None:
     if leftover.exists() and not path.exists():  # Unless another process just made it.
         raise LedgerError(
             f"ledger {str(path)!r} is missing, but its write-ahead file {leftover.name!r} is "
-            "there, so releases were made against it; restore the ledger from a copy"
+            "there, so releases were made against it; restore the ledger from a backup"
         )
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
@@ -77,23 +95,28 @@ def create(path: Path, budget: Fraction) -> None:
         reason = getattr(error, "strerror", None) or error
         raise LedgerError(
             f"the ledger {str(path)!r} cannot be created ({reason}); nothing was read or spent. "
-            "Look after its disk and folder, and run again"
+            "Free some space, make its folder writable, and run the command again"
         ) from None
 
 
 def sync_name(path: Path) -> None:
-    """Bring the ledger's name to the disk; whoever made it may have died before that."""
+    """Write the ledger's name to the disk; the process that made it may have died before that."""
     try:
-        descriptor = os.open(resolved(path).parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(resolved(path).parent)
     except OSError as error:
         raise LedgerError(
             f"the folder of ledger {str(path)!r} cannot be synced to its disk ({error.strerror}); "
-            "nothing was read or spent. Look after the disk, and run again"
+            "nothing was read or spent. Check the disk, and run the command again"
         ) from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -132,7 +155,7 @@ def check_file(connection: sqlite3.Connection, path: Path) -> None:
         if application != APPLICATION_ID:
             raise LedgerError(
                 f"{str(path)!r} is not a ledger of sqlmadp; "
-                "correct the ledger's path, or restore the ledger from a copy"
+                "correct the ledger's path, or restore the ledger from a backup"
             )
         if version != VERSION:
             raise LedgerError(
@@ -171,7 +194,7 @@ def broken(path: Path, why: str) -> LedgerError:
     """Return the error that says that a ledger cannot be trusted."""
     return LedgerError(
         f"ledger {str(path)!r} cannot be trusted: {why}. Nothing may be released "
-        "against it; restore it from a copy made after the last release"
+        "against it; restore it from a backup made after the last release"
     )
 
 
@@ -185,7 +208,7 @@ def refusing(path: Path, what: str) -> Iterator[None]:
         advice = next((text for start, text in _ADVICE.items() if name.startswith(start)), "")
         raise LedgerError(f"ledger {str(path)!r} {what} ({error}){advice}") from None
     except UnicodeDecodeError:  # SQLite quotes what it found, and that is no text.
-        raise broken(path, "it holds what is no text") from None
+        raise broken(path, "it holds bytes that are not text") from None
 
 
 def resolved(path: Path) -> Path:
@@ -214,3 +237,66 @@ def _write_genesis(path: Path, budget: Fraction) -> None:
         )
     finally:
         connection.close()
+
+
+def check_place(path: Path) -> None:
+    """Raise LedgerError unless a charge can be recorded safely in the folder of ``path``."""
+    folder = resolved(path).parent
+    if not folder.is_dir():
+        raise LedgerError(f"the ledger's folder {str(folder)!r} does not exist; create it")
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise LedgerError(
+            f"ledger {str(path)!r} cannot be written to, and a release must record its charge; "
+            "nothing was read or spent. Make the file and its folder writable"
+        )
+    mounts = _MOUNTS.read_text(errors="replace") if _MOUNTS.exists() else ""
+    kind = file_system(mounts, folder)
+    if kind in NETWORK:
+        raise _unlockable(path, f"is on a network file system ({kind})")
+    try:
+        locks = locks_work(folder)
+    except OSError as error:
+        raise _unlockable(path, f"is where files cannot be locked ({error.strerror})") from None
+    if not locks:
+        raise _unlockable(path, "is on a file system that grants one lock twice")
+
+
+def file_system(mounts: str, folder: Path) -> str:
+    """Return the type of the file system that holds ``folder``, by the text of mountinfo."""
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        fields, _, rest = line.partition(" - ")
+        # Spaces and the like in a mount point are written as octal escapes.
+        point = fields.split(" ")[4].encode().decode("unicode_escape").encode("latin-1")
+        place = Path(os.fsdecode(point))
+        if folder.is_relative_to(place) and len(place.parts) >= best:  # Later mounts hide.
+            best, kind = len(place.parts), rest.split(" ")[0]
+    return kind
+
+
+def locks_work(folder: Path) -> bool:
+    """Return whether a lock that is held on a file of ``folder`` is denied to others."""
+    if _SET_LOCK is None:
+        return True
+    with (
+        tempfile.NamedTemporaryFile(dir=folder, prefix=".sqlmadp-lock-") as first,
+        open(first.name, "r+b") as second,
+    ):
+        _lock(first.fileno())
+        try:
+            _lock(second.fileno())
+        except (BlockingIOError, PermissionError):
+            return True
+    return False
+
+
+def _lock(descriptor: int) -> None:
+    """Take a lock of an open file description on the first byte; raise if it is denied."""
+    fcntl.fcntl(descriptor, _SET_LOCK or 0, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 1, 0))
+
+
+def _unlockable(path: Path, why: str) -> LedgerError:
+    return LedgerError(
+        f"ledger {str(path)!r} {why}, so two releases could spend the same budget; nothing was "
+        "read or spent. Keep the ledger on a disk of this machine"
+    )

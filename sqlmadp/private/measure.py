@@ -1,7 +1,7 @@
 """Measure: the only way from the private table to anything that is shown.
 
     stored?  ->  budget?  ->  calibrate: recheck, sensitivity, scales  ->  catalogue
-             ->  announce  ->  make the ledger, if there is none  ->  tie
+             ->  announce  ->  make the ledger, if there is none  ->  bind
              ->  count, A x, noise  ->  one transaction: budget, charge, measurement
              ->  read back what was stored
 
@@ -16,6 +16,7 @@ Numerics   Exact integers up to the noise; see `blocks`, `sensitivity` and `nois
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,26 +32,32 @@ from sqlmadp.private import sensitivity as effect
 from sqlmadp.private.blocks import (
     checked_blocks,
     coarseness,
-    divisor,
     exact_answers,
     grain,
-    weight_of_record,
+    rounding,
 )
-from sqlmadp.private.catalogue import check_catalogue
 from sqlmadp.private.data_vector import read_sums
 from sqlmadp.private.engines import Engine, Source, open_engine
+from sqlmadp.private.engines.catalogue import check_catalogue
 from sqlmadp.private.ledger import Ledger
+from sqlmadp.private.ledger_binding import (
+    NOTED,
+    Notice,
+    bind,
+    check_binding,
+    silent,
+    stored,
+    update_notes,
+)
 from sqlmadp.private.measurement import Measurement
-from sqlmadp.private.tie import NOTED, Notice, check_tie, move_on, silent, stored, tie
 from sqlmadp.schema.domain import Domain
-from sqlmadp.schema.marginal import Block
 from sqlmadp.table.rows import Rows
 
 READ_FAILED = (
     "the private table could not be read; nothing was spent and nothing is shown, and the same "
     "command can be run again. The reason is withheld, since it may depend on records: open the "
-    "source with its own tools to find it. (If counting could need more memory than the plan's "
-    "[limits] give it, raise 'memory' there)"
+    "source with its own tools to find it. If counting may need more memory, raise 'memory' under "
+    "[limits] in the plan"
 )
 
 
@@ -66,7 +73,7 @@ class Calibrated:
 
 
 def measure(
-    blocks: Sequence[Rows | Block],
+    blocks: Sequence[Rows],
     *,
     source: Source,
     domain: Domain,
@@ -97,13 +104,13 @@ def measure(
     try:
         check_catalogue(engine, domain)
         names = engine.identity.names
-        check_tie(engine.identity, ledger.path, lambda: ledger.heads)
+        check_binding(engine.identity, ledger.path, lambda: ledger.heads)
         announce()
         ledger.make()
         if (known := stored(ledger, release, notice)) is not None:
             return known  # Another process completed it while this one prepared.
         ledger.require(epsilon)  # Its name is on the disk before anything is charged to it.
-        tie(engine.identity, ledger, notice)
+        bind(engine.identity, ledger, notice)
         values = _noisy_answers_or_none(engine, domain, strategy)
     finally:
         engine.close()
@@ -120,24 +127,26 @@ def measure(
         metadata={**metadata, NOTED: names},
     )
     recorded = ledger.record(measurement, analysts=analysts, mechanism=mechanism)
-    move_on(names, ledger, notice)
+    update_notes(names, ledger, notice)
     return recorded
 
 
-def calibrate(blocks: Sequence[Rows | Block], *, domain: Domain, epsilon: Fraction) -> Calibrated:
+def calibrate(blocks: Sequence[Rows], *, domain: Domain, epsilon: Fraction) -> Calibrated:
     """Recheck a strategy, and work out its sensitivity and noise scales from nothing else.
 
-    The privacy loss is the sum over all answers of change / scale, and a record changes all blocks
-    together by at most the sensitivity.  So the scale of every block, in units of its grain, is
-    ``sensitivity / (grain * epsilon)``.
+    In units of the rows, a record moves the answers of all blocks together by at most the
+    sensitivity, and by what rounding adds.  The loss is the sum over blocks of change / scale, so
+    the scale of every block, in units of its grain, is ``moves / (grain * epsilon)``.
     """
     checked = checked_blocks(blocks, domain)
     sensitivity = effect.l1_sensitivity(checked, domain)
+    largest = [effect.l1_sensitivity([block], domain) for block in checked]
+    added = [own * rounding(block) for own, block in zip(largest, checked, strict=True)]
+    moves = sensitivity + sum(added, Fraction(0))
     scales = []
-    for block in checked:
-        moves = effect.l1_sensitivity([block], domain)
-        change = moves // divisor(block) * weight_of_record(block)
-        scales.append(noise.noise_scale(change, epsilon * Fraction(moves, sensitivity)))
+    for block, own, more in zip(checked, largest, added, strict=True):
+        change = math.ceil((own + more) / grain(block))  # The block's own largest one.
+        scales.append(noise.noise_scale(change, epsilon * change * grain(block) / moves))
     return Calibrated(
         blocks=checked, epsilon=epsilon, sensitivity=sensitivity, scales=tuple(scales)
     )

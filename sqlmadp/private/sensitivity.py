@@ -2,18 +2,20 @@
 
 A record's weights on the vertices of a block are not negative and sum to 1, whatever its values
 are.  So it moves the answers of the block's matrix M by a convex combination of columns of M and,
-since the L1 norm is convex, by no more than the same combination of the columns' sums of absolute
-values, signed entries and ramps included.  With f_b(record) that combination,
+since the L1 norm is convex, by no more than the same combination f_b(record) of the columns' sums
+of absolute values, signed entries and ramps included:
 
     sensitivity  =  records  *  max over records of  sum_b f_b(record)
 
 for as many records as are in one of two neighbouring tables only: those of a unit, or of two
 where neighbours have one unit replaced by another.
 
-Where all columns of a block have one sum, f_b is that number.  Of the other blocks, those with
-longer pieces, or whose sums are rounded, count with their largest column.  What is left are
-functions of cells, too many to try them all.  Each f_b depends on its scope's columns only, so it
-is split into one part per set T of columns, by inclusion and exclusion from cell 0:
+Where all columns of a block have one sum, f_b is that number.  The other blocks are compared over
+*joint vertices* (see `joint_vertices`): for every record there are weights on these, not negative
+and with sum 1, from which its weights on the vertices of every block follow by adding up.  So the
+sum over blocks is at most its largest value over joint vertices.  These are too many to try them
+all.  Each f_b depends on its scope's columns only, so it is split into one part per set T of
+columns, by inclusion and exclusion from joint vertex 0:
 
     g_T(x_T)  =  sum over U subset of T of  (-1)^(|T| - |U|) f(x_U, 0 elsewhere)
     f         =  sum over T of  g_T
@@ -36,15 +38,16 @@ Numerics   Exact: 64-bit integers, with overflow excluded by limits and a bound 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqlmadp.errors import StrategyError
-from sqlmadp.private.blocks import MAX_CELLS, coarseness
+from sqlmadp.private.blocks import MAX_CELLS
 from sqlmadp.schema.domain import Domain
-from sqlmadp.schema.marginal import Marginal, Partition, cell_map
+from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products, along_each
 from sqlmadp.table.rows import Rows
 
@@ -57,20 +60,18 @@ def l1_sensitivity(blocks: Sequence[Rows], domain: Domain) -> int:
     records = domain.records_between_neighbours
     if not isinstance(records, int) or records < 1:
         raise StrategyError("a privacy unit owns a whole number of records, at least one")
-    apart, separate = 0, 0
-    varying: list[tuple[Marginal, Table]] = []
+    constant, separate = 0, 0
+    varying: list[tuple[Rows, Table]] = []
     for block in blocks:
         sums = column_sums(block)
         largest = int(sums.max(initial=0))
-        separate += largest
-        uniform = bool((sums == sums[0]).all())
-        flat = all(part.is_flat for part in block.parts) and coarseness(block) == 1
-        if uniform or not flat:
-            apart += largest
+        if (sums == largest).all():
+            constant += largest
         else:
-            labels = tuple(Partition(part.pieces) for part in block.parts)
-            varying.append((Marginal(block.scope, labels), sums))
-    return min(apart + _largest_sum(varying), separate) * records
+            separate += largest
+            varying.append((block, sums))
+    together = _largest_sum(varying)
+    return (constant + (separate if together is None else min(separate, together))) * records
 
 
 def column_sums(block: Rows) -> Table:
@@ -89,38 +90,81 @@ def column_sums(block: Rows) -> Table:
     return sums
 
 
-def _largest_sum(functions: Sequence[tuple[Marginal, Table]]) -> int:
-    """Return an upper bound on the largest value of a sum of functions of different scopes."""
-    columns = max((len(marginal.scope) for marginal, _ in functions), default=0)
+def joint_vertices(parts: Sequence[Partition]) -> dict[Partition, Table] | None:
+    """Return the vertex of every partition that each joint vertex of one column stands for.
+
+    Cut the column into joint pieces, of values that are in one piece of every partition.  Along
+    each, partitions whose steps are equal, in parts of their units, give every record equal
+    weights and share their vertices; others are combined, every vertex of one with every vertex of
+    the other, and a record's weights are multiplied.  Adding up weights over all joint vertices
+    with one vertex of a partition gives the record's weight on that vertex, for all of them at
+    once.  Vertices on which no value of the joint piece has a weight are left out.  None if there
+    are too many.
+    """
+    labels = np.stack([part.pieces for part in parts])
+    _, first, joint = np.unique(labels, axis=1, return_index=True, return_inverse=True)
+    joint = joint.reshape(-1)
+    starts: list[Table] = []
+    widths: list[Table] = []
+    leaders: list[Table] = []
+    for number, part in enumerate(parts):
+        pieces = part.pieces[first]
+        low, high = np.full(len(first), part.unit), np.zeros(len(first), dtype=np.int64)
+        np.minimum.at(low, joint, part.steps)
+        np.maximum.at(high, joint, part.steps)
+        degrees = part.degrees[pieces]
+        at_end, moving = low == part.unit, (high > 0) & (low < part.unit)
+        starts.append(part.first_vertices[pieces] + np.where(at_end, degrees, 0))
+        widths.append(np.where(moving, degrees + 1, 1))
+        leader = np.full(len(first), number)
+        for other in range(number - 1, -1, -1):
+            shared = (widths[other] == widths[number]) & (widths[number] > 1)
+            if shared.any():
+                theirs = parts[other].steps.astype(object) * part.unit
+                differs = np.zeros(len(first), dtype=bool)
+                np.logical_or.at(
+                    differs, joint, part.steps.astype(object) * parts[other].unit != theirs
+                )
+                leader = np.where(shared & ~differs, leaders[other], leader)
+        leaders.append(leader)
+    own = [np.where(leader == n, widths[n], 1) for n, leader in enumerate(leaders)]
+    if np.prod(np.array(own, dtype=np.float64), axis=0).sum() > MAX_CELLS:
+        return None
+    counts = np.prod(own, axis=0)
+    piece = np.repeat(np.arange(len(first)), counts)
+    place = np.arange(len(piece)) - np.repeat(np.cumsum(counts) - counts, counts)
+    digits = np.empty((len(parts), len(piece)), dtype=np.int64)
+    for number, each in enumerate(own):
+        place, digits[number] = np.divmod(place, each[piece])
+    columns = np.arange(len(piece))
+    return {
+        part: starts[n][piece] + digits[leaders[n][piece], columns] for n, part in enumerate(parts)
+    }
+
+
+def _largest_sum(functions: Sequence[tuple[Rows, Table]]) -> int | None:
+    """Return an upper bound on the largest sum of functions of different scopes; None if none."""
+    columns = max((len(block.scope) for block, _ in functions), default=0)
     # A part is a sum of at most 2^columns values of each f, and at most 2^columns are added.
     if sum(int(sums.max()) for _, sums in functions) * 4**columns >= 2**62:
-        raise StrategyError("the strategy's numbers are too large to work out its sensitivity")
-    finest = _refinements([marginal for marginal, _ in functions])
+        return None
+    used: dict[str, dict[Partition, None]] = {}
+    for block, _ in functions:
+        for name, part in zip(block.scope, block.parts, strict=True):
+            used.setdefault(name, {})[part] = None
     total: Parts = {}
-    for marginal, sums in functions:
-        for scope, part in _split(_refined(marginal, sums, finest), marginal.scope).items():
-            total[scope] = total[scope] + part if scope in total else part
+    joint = {name: joint_vertices(list(parts)) for name, parts in used.items()}
+    for block, sums in functions:
+        found = [(joint[n] or {}).get(p) for n, p in zip(block.scope, block.parts, strict=True)]
+        places = [each for each in found if each is not None]
+        if len(places) < len(found) or math.prod(map(len, places)) > MAX_CELLS:
+            return None
+        table = sums.reshape(block.shape)[np.ix_(*places)]
+        for scope, part_of_sum in _split(table, block.scope).items():
+            total[scope] = total[scope] + part_of_sum if scope in total else part_of_sum
     constant = int(total.pop((), np.zeros((), dtype=np.int64)))
     varying = {scope: part for scope, part in total.items() if part.any()}
     return constant + sum(_maxima(varying))
-
-
-def _refinements(marginals: Sequence[Marginal]) -> dict[str, Partition]:
-    finest: dict[str, Partition] = {}
-    for marginal in marginals:
-        for name, partition in zip(marginal.scope, marginal.partitions, strict=True):
-            finest[name] = finest[name].refine(partition) if name in finest else partition
-    return finest
-
-
-def _refined(marginal: Marginal, sums: Table, finest: Mapping[str, Partition]) -> Table:
-    fine = Marginal(marginal.scope, tuple(finest[name] for name in marginal.scope))
-    if fine.size > MAX_CELLS:
-        raise StrategyError(
-            f"the sensitivity over {marginal.scope} would need {fine.size} cells; "
-            "give every column of its blocks the same sum, or use smaller scopes"
-        )
-    return sums[cell_map(marginal, fine)].reshape(fine.shape)
 
 
 def _split(table: Table, scope: tuple[str, ...]) -> Parts:

@@ -16,7 +16,6 @@ from sqlmadp.plan import Plan
 from sqlmadp.release import Progress
 from sqlmadp.report.content import gather
 from sqlmadp.report.page import page
-from sqlmadp.strategy.cache import StrategyCache, default_directory
 
 
 def write_report(
@@ -30,11 +29,9 @@ def write_report(
     """Write the report of a plan to ``path``, whole or not at all.
 
     With an analyst it holds what that analyst may see, and nothing else.  The plan's mechanism is
-    compared with the ones named, or with all if none is.
+    shown by itself, or compared with the ones named.
     """
-    cache = StrategyCache(default_directory())
-    content = gather(plan, analyst, cache, progress, mechanisms)
-    text = page(content, version("sqlmadp"))
+    text = page(gather(plan, analyst, progress, mechanisms), version("sqlmadp"))
     aside = path.with_name(f".{path.name}.part")
     try:
         aside.write_text(text, encoding="utf-8")

@@ -1,210 +1,226 @@
-"""Charts of a release: errors by mechanism, what is measured, the budget over time."""
+"""Charts in SVG: answers as bars, everybody's gain, and the budget.
+
+Every chart is as wide as a phone.  Text keeps its size there, and on a wide screen the whole
+chart grows a little.  Colours are classes, so that a page in the dark, or on paper, has its own.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from sqlmadp.answer.result import number
-from sqlmadp.report.buckets import Bucket, Pool
-from sqlmadp.report.content import Content, Member
-from sqlmadp.report.drawing import (
-    LETTER,
-    WIDTH,
-    box,
-    breadth,
-    chart,
-    dot,
-    label,
-    line,
-    short,
-    ticks,
-)
-from sqlmadp.report.markup import Markup, join
+from sqlmadp.certificate import TINY
+from sqlmadp.report.content import Content
+from sqlmadp.report.markup import Markup, element
 
-WORSE = 1 + 1e-9
-"""A ratio above this is a violation; what is below is the last digits of floating point."""
+WIDTH = 350
+"""Units of every chart's width."""
 
-KINDS = 8
-"""Fills that parts of different analysts are told apart by; further ones begin again."""
-
-SLANT = math.radians(60)
-"""How far the names below buckets are turned."""
-LONGEST_NAME = 24 * LETTER
-"""Units of such a name that are shown."""
+LETTER, CAPITAL = 7.2, 9.2
+"""Units that a letter takes on average, in a font of wide letters."""
 
 
-def fills(content: Content) -> dict[str | None, str]:
-    """Return the fill of every analyst's part; of whatever is nobody's own, plain."""
-    names = [member.name for member in content.members]
-    return {name: f"fill{n % KINDS}" for n, name in enumerate(names)} | {None: "fill-all"}
+@dataclass(frozen=True)
+class Bar:
+    """One answer of one group, with its 95% interval."""
+
+    group: str
+    value: float
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        """The answer for those who do not see the chart."""
+        ends = f"{short(self.low)} and {short(self.high)}"
+        return f"{self.group}: {short(self.value)}, between {ends}"
 
 
-def standings_chart(member: Member, chosen: str, ends: tuple[float, float]) -> Markup:
-    """Return an analyst's error alone and in the collective, one row a mechanism."""
-    left, right, top, step = 150, 96, 8, 24
-    place = _scale(*ends, left, WIDTH - right)
-    parts = []
-    for row, (name, standing) in enumerate(member.standings.items()):
-        y = top + step * row + step / 2
-        worse = standing.ratio > WORSE
-        mine = name == chosen
-        if mine:
-            parts.append(box(0, y - step / 2, WIDTH, step, "band"))
-        alone, together = place(standing.alone), place(standing.together)
-        figures = f"{number(standing.alone)} → {number(standing.together)}"
-        parts += [
-            label(4, y + 4, name.replace("_", " "), "strong" if mine else "", room=left - 6),
-            line(alone, y, together, y, "bad-line" if worse else "good-line"),
-            dot(alone, y, 4, "hollow"),
-            dot(together, y, 4, "bad" if worse else "good"),
-            label(WIDTH - 12, y + 4, figures, "end small"),
-            label(WIDTH - 2, y + 4, "!" if worse else "", "end strong"),
-        ]
-    bottom = top + step * len(member.standings)
-    parts += _bottom_axis(ends, place, bottom)
-    best = member.standings[chosen]
-    description = (
-        f"Under {chosen} a typical answer's error is {number(best.together)}, alone "
-        f"{number(best.alone)}. " + _in_words(member)
-    )
-    title = f"{member.name}: error of a typical answer, by mechanism"
-    return chart(bottom + 18, title, description, *parts)
-
-
-def error_ends(members: Sequence[Member]) -> tuple[float, float]:
-    """Return the smallest and largest error of all charts, so that they share one axis."""
-    errors = [
-        error
-        for member in members
-        for standing in member.standings.values()
-        for error in (standing.alone, standing.together)
-    ]
-    return min(errors), max(errors)
-
-
-def _in_words(member: Member) -> str:
-    return "; ".join(
-        f"{name}: {number(s.alone)} alone, {number(s.together)} together"
-        for name, s in member.standings.items()
-    )
-
-
-def _scale(low: float, high: float, left: float, right: float) -> Callable[[float], float]:
-    """Return where a number lies between left and right; by its logarithm if they differ much."""
-    if low > 0 and high / low > 20:
-        first, last = math.log(low), math.log(high)
-        return lambda v: left + (math.log(v) - first) / (last - first) * (right - left)
-    return lambda v: left + (v / high if high else 0.0) * (right - left)
-
-
-def _bottom_axis(
-    ends: tuple[float, float], place: Callable[[float], float], y: float
-) -> list[Markup]:
-    low, high = ends
-    if low > 0 and high / low > 20:
-        powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
-        marks = [10.0**power for power in powers]
-    else:
-        marks = ticks(0, high, 3)
-    found = []
-    for mark in marks:
-        x = place(mark)
-        found += [line(x, y, x, y + 3, "axis"), label(x, y + 14, short(mark), "middle small")]
-    return found
-
-
-def pools_chart(pools: Sequence[Pool], kinds: Mapping[str | None, str]) -> Markup:
-    """Return which part of epsilon goes into questions over which columns, and from whom."""
-    top, step, bar = 4, 38, 14
-    most = max(sum(pool.parts.values()) for pool in pools)
-    parts = []
-    for row, pool in enumerate(pools):
+def lying_bars(title: str, bars: Sequence[Bar]) -> Markup:
+    """Return bars from left to right, one per group."""
+    longest = max(_breadth(bar.group) for bar in bars)
+    left, right, step, top = min(max(longest + 8, 40), 140), 50, 22, 4
+    low, high = _range(bars)
+    place = _scale(low, high, left, WIDTH - right)
+    bottom = top + step * len(bars)
+    parts = [_line(place(t), top, place(t), bottom, "grid") for t in _ticks(low, high, 4)]
+    for row, bar in enumerate(bars):
         y = top + step * row
-        whole = sum(pool.parts.values())
-        questions = f"{pool.questions:,} question{'s' * (pool.questions != 1)}"
-        columns = " × ".join(pool.columns) or "all records"
+        zero, end = place(0), place(bar.value)
         parts += [
-            label(0, y + 11, f"{questions} about {columns}", room=WIDTH - 50),
-            label(WIDTH, y + 11, f"{whole:.1%}", "end small"),
+            _label(left - 6, y + 15, bar.group, "end", room=left - 8),
+            _box(min(zero, end), y + 3, abs(end - zero), step - 6, "bar", hint=bar.words),
+            *_whisker(place(bar.low), y + step / 2, place(bar.high), y + step / 2),
+            _label(WIDTH, y + 15, short(bar.value), "end small"),
         ]
-        x = 0.0
-        for who, part in pool.parts.items():
-            width = part / most * WIDTH
-            hint = f"{who or 'others'}: {part:.1%} of epsilon"
-            parts.append(box(x, y + 16, width, bar, kinds[who], hint=hint))
-            x += width
-    described = "; ".join(
-        f"{' and '.join(pool.columns) or 'all records'}: {pool.questions} questions, "
-        + ", ".join(f"{who or 'others'} {part:.1%}" for who, part in pool.parts.items())
-        for pool in pools
-    )
-    return chart(top + step * len(pools), "What epsilon is spent on", described, *parts)
+    parts.append(_line(place(0), top, place(0), bottom, "axis"))
+    parts += [_label(place(t), bottom + 13, short(t), "middle small") for t in _ticks(low, high, 4)]
+    return _chart(bottom + 18, title, _described(bars), *parts)
 
 
-def buckets_chart(buckets: Sequence[Bucket], kinds: Mapping[str | None, str]) -> Markup:
-    """Return every measured question as a bucket, filled with what each analyst poured in."""
-    top, height = 6, 120
-    wanted = min(max(breadth(bucket.name) for bucket in buckets), LONGEST_NAME)
-    names = wanted * 0.9 + 12  # Small letters, and some room to the bucket.
-    left = names * math.cos(SLANT)
-    room = (WIDTH - left) / len(buckets)
-    width = min(room * 0.82, 34)
-    most = max(bucket.level for bucket in buckets)
+def standing_bars(title: str, bars: Sequence[Bar]) -> Markup:
+    """Return thin columns, one per group, with a name here and there."""
+    left, top, height = 38, 8, 130
+    low, high = _range(bars)
+    up = _scale(low, high, top + height, top)
+    room = (WIDTH - left) / len(bars)
     parts = []
-    for n, bucket in enumerate(buckets):
-        x = left + room * n + (room - width) / 2
-        y = float(top + height)
-        for who, part in bucket.parts.items():
-            level = part / bucket.size * bucket.level / most * (height - 8)
-            y -= level
-            hint = f"{bucket.name}: {who or 'others'} {part:.1%} of epsilon"
-            parts.append(box(x, y, width, level, kinds[who], hint=hint))
-        ends = (x, float(top)), (x, top + height), (x + width, top + height), (x + width, top)
-        parts += [line(*a, *b, "glass") for a, b in pairwise(ends)]
-        middle = x + width / 2 + 4
-        parts.append(_slanted(middle, top + height + 12, bucket.name, wanted))
-    described = "; ".join(
-        f"{b.name}: " + ", ".join(f"{who or 'others'} {part:.1%}" for who, part in b.parts.items())
-        for b in buckets
-    )
-    title = "Every measured question as a bucket"
-    return chart(top + height + names * math.sin(SLANT) + 6, title, described, *parts)
+    for tick in _ticks(low, high, 4):
+        parts += [
+            _line(left, up(tick), WIDTH, up(tick), "grid"),
+            _label(left - 5, up(tick) + 4, short(tick), "end small"),
+        ]
+    for n, bar in enumerate(bars):
+        x = left + room * n
+        zero, end = up(0), up(bar.value)
+        width = room * 0.8
+        parts.append(_box(x, min(zero, end), width, abs(end - zero), "bar", hint=bar.words))
+        parts += _whisker(x + width / 2, up(bar.low), x + width / 2, up(bar.high))
+    parts.append(_line(left, up(0), WIDTH, up(0), "axis"))
+    every = max(1, math.ceil((max(len(bar.group) for bar in bars) + 1) * 6.5 / room))
+    for n in range(0, len(bars), every):
+        x = left + room * (n + 0.4)
+        if x + len(bars[n].group) * 2.9 <= WIDTH:
+            parts.append(_label(x, top + height + 15, bars[n].group, "middle small"))
+    return _chart(top + height + 20, title, _described(bars), *parts)
 
 
-def _slanted(x: float, y: float, words: str, room: float) -> Markup:
-    """Return a label below a bucket, read from the lower left to the upper right."""
-    shown = label(0, 0, words, "end small", room=room)
-    turn = f"translate({x:.1f} {y:.1f}) rotate({-math.degrees(SLANT):.0f})"
-    turned = Markup(f'<g transform="{turn}">')
-    return join([turned, shown, Markup("</g>")])
+def gains_chart(content: Content) -> Markup:
+    """Return everybody's error together, in parts of what it would be alone."""
+    ratios = {name: each.ratio for name, each in content.certificate.analysts.items()}
+    longest = max(_breadth(name) for name in ratios)
+    left, right, step, top = min(max(longest + 8, 40), 140), 46, 24, 18
+    place = _scale(0, max(1.1, *(r for r in ratios.values() if r < math.inf)), left, WIDTH - right)
+    bottom = top + step * len(ratios)
+    parts = [_label(place(1), 12, "alone", "middle small")]
+    for row, (name, ratio) in enumerate(ratios.items()):
+        y = top + step * row
+        worse = ratio > 1 + TINY
+        end = place(ratio) if ratio < math.inf else WIDTH - right
+        parts += [
+            _label(left - 6, y + 16, name, "end", room=left - 8),
+            _box(left, y + 5, end - left, step - 10, "bad" if worse else "good"),
+            _label(WIDTH, y + 16, f"{ratio:.2f}{' !' if worse else ''}", "end small"),
+        ]
+    parts += [
+        _line(left, top, left, bottom, "axis"),
+        _line(place(1), top, place(1), bottom, "axis dashed"),
+    ]
+    said = "; ".join(f"{name}: {ratio:.2f}" for name, ratio in ratios.items())
+    return _chart(bottom + 4, "Squared error together, in parts of that alone", said, *parts)
 
 
 def budget_chart(content: Content) -> Markup:
-    """Return what each release has spent of the budget, one below the other, and what is left."""
-    top, step, bar = 4, 34, 12
+    """Return the budget: what was spent before, what this release takes, and what is left."""
     budget = float(content.budget)
-    rows: list[tuple[str, float, float, str]] = []
-    spent = 0.0
-    for charge in content.charges:
-        epsilon = float(charge.epsilon)
-        when = charge.time.replace("T", " ")[:16]
-        named = f"{when}: epsilon {charge.epsilon}" + (" (this release)" if charge.this else "")
-        rows.append((named, spent, epsilon, "this" if charge.this else "spent"))
-        spent += epsilon
-    if content.released is None:
-        epsilon = float(content.charge)
-        rows.append((f"this plan: epsilon {content.charge}", spent, epsilon, "planned"))
-        spent += epsilon
-    parts = []
-    for row, (named, start, size, kind) in enumerate(rows):
-        y = top + step * row
-        x, width = start / budget * WIDTH, size / budget * WIDTH
-        parts += [
-            label(0, y + 11, named, room=WIDTH),
-            box(0.5, y + 15.5, WIDTH - 1, bar, "empty"),
-            box(x, y + 15, min(width, WIDTH - x), bar + 1, kind),
-        ]
-    described = "; ".join(named for named, *_ in rows) + f"; the budget is {content.budget}"
-    return chart(top + step * len(rows), "Budget over time", described, *parts)
+    own = content.charge if content.released is None else content.released.epsilon
+    before = content.spent - (own if content.released else 0)
+    kind = "planned" if content.released is None else "this"
+    parts = [_box(0.5, 4.5, WIDTH - 1, 17, "empty")]
+    start = 0.0
+    named = [("spent before", before, "spent"), ("this release", own, kind)]
+    for words, epsilon, look in named:
+        width = float(epsilon) / budget * WIDTH
+        hint = f"{words}: {epsilon}"
+        parts.append(_box(start, 4, min(width, WIDTH - start), 18, look, hint=hint))
+        start += width
+    said = "; ".join(f"{words} {epsilon}" for words, epsilon, _ in named)
+    return _chart(26, f"Budget of {content.budget}", said, *parts)
+
+
+def short(value: float) -> str:
+    """Return a number for an axis."""
+    if value == 0:
+        return "0"
+    for limit, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            scale = {"G": 1e9, "M": 1e6, "k": 1e3}[letter]
+            return f"{value / scale:.3g}{letter}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _chart(height: float, title: str, description: str, *parts: Markup) -> Markup:
+    """Return a chart, with its content in words for those who do not see it."""
+    return element(
+        "svg",
+        *parts,
+        view_box=f"0 0 {WIDTH} {height:.0f}",
+        role="img",
+        aria_label=f"{title}. {description}",
+        class_="chart",
+    )
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
+
+
+def _box(x: float, y: float, width: float, height: float, kind: str, *, hint: str = "") -> Markup:
+    """Return a rectangle; ``hint`` is shown where a pointer rests."""
+    hints = [element("title", hint)] if hint else []
+    return element(
+        "rect", *hints, x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), class_=kind
+    )
+
+
+def _label(x: float, y: float, words: str, kind: str = "", *, room: float | None = None) -> Markup:
+    """Return text, cut to ``room``, whole where a pointer rests on it."""
+    shown = words if room is None else _shortened(words, room)
+    hint = [element("title", words)] if shown != words else []
+    return element("text", shown, *hint, x=x, y=y, class_=kind or None)
+
+
+def _whisker(x1: float, y1: float, x2: float, y2: float) -> list[Markup]:
+    """Return an error bar: a line with ends, unless it is too short to be seen."""
+    if abs(x2 - x1) + abs(y2 - y1) < 1:
+        return []
+    end = 2.5
+    if y1 == y2:
+        ends = [_line(x, y1 - end, x, y1 + end, "whisker") for x in (x1, x2)]
+    else:
+        ends = [_line(x1 - end / 2, y, x1 + end / 2, y, "whisker") for y in (y1, y2)]
+    return [_line(x1, y1, x2, y2, "whisker"), *ends]
+
+
+def _breadth(words: str) -> float:
+    """Return the units that words take, at most as a rule."""
+    return sum(CAPITAL if letter.isupper() else LETTER for letter in words)
+
+
+def _shortened(words: str, room: float) -> str:
+    """Return words that fit into some units, with an ellipsis for what does not."""
+    if _breadth(words) <= room + 1e-9:
+        return words
+    kept = words[:-1]
+    while len(kept) > 1 and _breadth(kept) + LETTER > room + 1e-9:
+        kept = kept[:-1]
+    return kept + "…"
+
+
+def _range(bars: Sequence[Bar]) -> tuple[float, float]:
+    low = min([0.0, *(bar.low for bar in bars)])
+    high = max([0.0, *(bar.high for bar in bars)])
+    return (low, high) if high > low else (0.0, 1.0)
+
+
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    """Return a function that places a number between start and end."""
+    return lambda value: start + (value - low) / (high - low) * (end - start)
+
+
+def _ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Return round numbers inside a range."""
+    if not high > low:
+        return [low]
+    step = 10 ** math.floor(math.log10((high - low) / most))
+    step = next(s * step for s in (1, 2, 5, 10, 20) if (high - low) / (s * step) <= most)
+    first = math.ceil(low / step - 1e-9)
+    return [n * step for n in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _described(bars: Sequence[Bar]) -> str:
+    """Return the first answers in words; the table has all of them."""
+    first = "; ".join(bar.words for bar in bars[:5])
+    more = len(bars) - 5
+    return first + (f"; and {more} more, in the table" if more > 0 else "")

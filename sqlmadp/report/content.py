@@ -1,70 +1,43 @@
-"""Content: what a report shows, as plain values, and nothing that its reader may not see.
+"""Content: everything that a report shows, as plain values its reader may see.
 
 The page is made of this and of nothing else.  A report for one analyst has that analyst's own
-statements, rows and errors; of the others it knows that there are some.  Nothing here reads
-a record: a preview comes from planning, and rows come from the stored measurement.
+statements, rows and errors, and the number of the other analysts.  Nothing here reads a record: a
+preview comes from planning, and rows come from the stored measurement.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from scipy import sparse
-
+from sqlmadp.accuracy import Accuracy
 from sqlmadp.answer.result import Result
 from sqlmadp.asked import Asked
-from sqlmadp.certificate import Certificate, Skipped
+from sqlmadp.certificate import Certificate
 from sqlmadp.errors import NotSupportedError, ProgrammingError
-from sqlmadp.late import Base, find_base
-from sqlmadp.outlook import late_preview
-from sqlmadp.plan import MECHANISMS, Plan
-from sqlmadp.preview import Preview, QueryError, preview
+from sqlmadp.late import Base
+from sqlmadp.plan import Plan
+from sqlmadp.preview import base_of, preview
 from sqlmadp.private import Ledger
-from sqlmadp.release import Progress, Release, Results, asked_and_released
-from sqlmadp.report.buckets import Bucket, buckets
-from sqlmadp.schema.marginal import Block
-from sqlmadp.strategy.cache import StrategyCache
-from sqlmadp.table.old_blocks import as_blocks
+from sqlmadp.release import Progress, Results, added, asked_and_released, select
+from sqlmadp.report.measured import Measured, measured
+from sqlmadp.table.rows import Rows
+
+OTHERS = "others"
+"""Whom a report for one analyst names in place of anybody else."""
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What one mechanism gives an analyst: expected errors of a typical answer."""
+class Statement:
+    """One statement of an analyst, with its rows once they are released."""
 
-    alone: float
-    together: float
-    ratio: float
-    """Of squared errors; above 1 the sharing incentive is violated."""
-    interference: float
-    """The largest that anybody else causes; above 1 is a violation."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """One query of an analyst, with its rows once they are released."""
-
-    name: str
+    analyst: str
     sql: str
-    groups: int
-    rmse: float
-    """The expected error of a typical answer under the plan's mechanism."""
-    result: Result | None
+    expected: Accuracy
+    result: Result | None = None
     failure: str = ""
     """Why there are no rows though there is a release."""
-
-
-@dataclass(frozen=True)
-class Member:
-    """An analyst whom the reader may see."""
-
-    name: str
-    share: Fraction
-    standings: Mapping[str, Standing]
-    """By mechanism."""
-    questions: tuple[Question, ...]
 
 
 @dataclass(frozen=True)
@@ -85,6 +58,12 @@ class Content:
 
     plan: str
     """The name of the plan's file."""
+    schema: str
+    """The name of the schema's file."""
+    schema_id: str
+    """The hash of the table and its declared columns."""
+    release_id: str
+    """The hash of everything that is asked."""
     table: str
     reader: str | None
     """The analyst whom the report is for; None for the curator."""
@@ -96,111 +75,114 @@ class Content:
     charges: tuple[Charge, ...]
     head: str | None
     """The last hash of the ledger's chain, once there is one."""
-    release: str | None
-    """The hash of what was asked, once it is released."""
+    made: bool
+    """Whether there are rows."""
     protection: str
     """What one of two neighbouring tables has and the other has not."""
     left_out: tuple[str, ...]
     """Which records are not counted, in words."""
+    undeclared: tuple[str, ...]
+    """Columns in which an undeclared value is read as NULL."""
     units: bool
     """Whether a person with several records is protected, as the schema's unit."""
-    error_meaning: str
-    """What ± covers."""
     cells: int
     analysts: int
-    members: tuple[Member, ...]
-    interference: Mapping[str, Mapping[str, float]]
-    """[joining][other], for the curator; empty for an analyst and for a single one."""
+    statements: tuple[Statement, ...]
+    certificates: Mapping[str, Certificate]
+    """By mechanism, the plan's own and those to compare it with: what the reader may see of it."""
     unsupported: Mapping[str, str]
     """Mechanisms that cannot serve this plan, and why."""
-    total: float
-    """Everybody's expected squared error together."""
-    to_utilitarian: float | None
-    promised: str
-    """What holds whatever is asked, in words."""
-    buckets: tuple[Bucket, ...] | None
-    """None if there are too many to look at."""
-    skipped: tuple[Skipped, ...] = ()
-    """What was refused and left out, as far as the reader may know."""
+    measured: tuple[Measured, ...] = ()
+
+    @property
+    def certificate(self) -> Certificate:
+        """What the plan's own mechanism gives."""
+        return self.certificates[self.mechanism]
 
     @property
     def spent(self) -> Fraction:
-        """Return what the ledger has spent in all."""
+        """What the ledger has spent in all."""
         return sum((charge.epsilon for charge in self.charges), Fraction(0))
 
     @property
+    def left(self) -> Fraction:
+        """What the ledger has left."""
+        return self.budget - self.spent
+
+    @property
     def released(self) -> Charge | None:
-        """Return the charge of this release, once it is made."""
+        """The charge of this release, once it is made."""
         return next((charge for charge in self.charges if charge.this), None)
 
 
 def gather(
     plan: Plan,
-    analyst: str | None,
-    cache: StrategyCache | None,
+    analyst: str | None = None,
     progress: Progress = lambda _: None,
     mechanisms: Sequence[str] = (),
 ) -> Content:
     """Return what a report shows to its reader: the curator, or one analyst.
 
-    The plan's mechanism is shown beside the ones named, or beside all if none is.
+    The plan's mechanism is compared with the ones named.
     """
     progress("binding statements")
     asked, done = asked_and_released(plan)
     if analyst is not None and asked.analyst(analyst) is None:
         names = ", ".join(each.name for each in asked.plan.analysts)
         raise ProgrammingError(f"no analyst {analyst!r} in this plan; there are {names}")
-    base = None if done is not None else _base(asked)
-    beside = [m for m in MECHANISMS if not mechanisms or m in (*mechanisms, plan.mechanism)]
-    previews = preview(asked, beside, cache, progress)
-    certificates = {
-        name: Certificate.of(asked, each.outcome, each.bounds, name)
-        for name, each in previews.items()
-        if isinstance(each, Preview)
-    }
-    chosen = previews[plan.mechanism]
-    if isinstance(chosen, NotSupportedError):
-        raise chosen
-    progress("certifying")
-    if done is not None:
-        certificates[plan.mechanism] = done.certificate
-    elif base is not None:
-        chosen = late_preview(asked, base, cache)
-        late = Certificate.of(asked, chosen.outcome, chosen.bounds, plan.mechanism)
-        certificates[plan.mechanism] = late
+    base = None if done is not None else base_of(asked)
+    certificates: dict[str, Certificate] = {}
+    unsupported: dict[str, str] = {}
+    for name in dict.fromkeys([plan.mechanism, *mechanisms]):
+        progress(f"mechanism {name}")
+        if done is not None and name == plan.mechanism:
+            certificates[name] = done.certificate
+            continue
+        try:
+            certificates[name] = preview(asked, base, name, progress)
+        except NotSupportedError as error:
+            if name == plan.mechanism:
+                raise
+            unsupported[name] = str(error)
     progress("answering")
-    found = buckets(asked, _measured(asked, chosen, done, base), cache)
-    unsupported = {n: str(e) for n, e in previews.items() if isinstance(e, NotSupportedError)}
+    known = done.measurements if done is not None else base.measurements if base else ()
+    blocks = [(each.epsilon, each.blocks) for each in known]
+    if done is None:
+        blocks.append(_planned(asked, base))
     return assemble(
         asked,
         certificates,
-        chosen.queries,
         reader=analyst,
         results=None if done is None else done.results(),
         base=base,
         unsupported=unsupported,
-        found=found,
+        blocks=blocks,
     )
 
 
 def assemble(
     asked: Asked,
     certificates: Mapping[str, Certificate],
-    errors: Sequence[Sequence[QueryError]],
     *,
     reader: str | None = None,
     results: Results | None = None,
     base: Base | None = None,
     unsupported: Mapping[str, str] | None = None,
-    found: Sequence[Bucket] | None = None,
+    blocks: Sequence[tuple[Fraction, Sequence[Rows]]] = (),
 ) -> Content:
-    """Return what a report shows, from certificates, expected errors and, once made, results."""
-    plan = asked.plan
+    """Return what a report shows, from certificates, expected errors and, once made, results.
+
+    ``certificates`` has the plan's mechanism, and others to compare it with.  ``blocks``: what is
+    measured, with the epsilon of each measurement.
+    """
+    plan, domain = asked.plan, asked.domain
     charges, head = _ledger(asked, reader)
-    certificate = certificates[plan.mechanism]
     return Content(
         plan=plan.path.name,
-        table=asked.domain.table,
+        schema=plan.schema_path.name,
+        schema_id=asked.schema_id,
+        release_id=asked.release_id,
+        table=domain.table,
         reader=reader,
         mechanism=plan.mechanism,
         epsilon=plan.epsilon,
@@ -208,106 +190,59 @@ def assemble(
         budget=plan.budget,
         charges=charges,
         head=head,
-        release=None if results is None else asked.release_id,
-        protection=asked.domain.protection,
-        left_out=asked.domain.left_out,
-        units=asked.domain.unit is not None,
-        error_meaning=asked.domain.error_meaning,
-        cells=asked.domain.cells,
+        made=results is not None,
+        protection=domain.protection,
+        left_out=domain.left_out,
+        undeclared=tuple(column.name for column in domain.columns if not column.complete),
+        units=domain.unit is not None,
+        cells=domain.cells,
         analysts=len(plan.analysts),
-        members=tuple(_members(asked, errors, certificates, results, reader)),
-        interference={} if reader is not None else _interference(certificate),
+        statements=tuple(_statements(asked, certificates[plan.mechanism], results, reader)),
+        certificates={name: _seen_by(reader, each) for name, each in certificates.items()},
         unsupported=unsupported or {},
-        total=certificate.total,
-        to_utilitarian=certificate.bounds.beside(certificate.total)[0],
-        promised=certificate.promised,
-        buckets=None if found is None else tuple(_seen_by(reader, found)),
-        skipped=tuple(e for e in certificate.skipped if reader in (None, e.analyst)),
+        measured=measured(asked, blocks, reader),
     )
 
 
-def _base(asked: Asked) -> Base | None:
-    """Return the completed release that the plan adds analysts to, or None."""
-    plan = asked.plan
-    if not plan.ledger_path.exists() and plan.head is None:
-        return None
-    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
-        return find_base(asked, ledger)
+def _planned(asked: Asked, base: Base | None) -> tuple[Fraction, tuple[Rows, ...]]:
+    """Return what would be measured next, and the epsilon that it would be charged."""
+    if base is None:
+        return asked.plan.epsilon, select(asked).measured
+    return base.epsilon(asked.plan), added(asked, base).measured
 
 
-def _measured(
-    asked: Asked, chosen: Preview, done: Release | None, base: Base | None
-) -> list[Block]:
-    """Return all that answers come from, in units of the noise that it is measured with."""
-    known = done.measurements if done is not None else base.measurements if base else ()
-    found = [
-        Block(block.marginal, sparse.csr_array(block.matrix / each.scale))
-        for each in known
-        for block in as_blocks(each.blocks)
-    ]
-    if done is None:
-        epsilon = asked.plan.epsilon if base is None else base.epsilon(asked.plan)
-        strategy = chosen.outcome.strategy
-        scale = strategy.sensitivity * asked.domain.records_between_neighbours / float(epsilon)
-        found += [
-            Block(block.marginal, sparse.csr_array(block.matrix / scale))
-            for block in strategy.blocks
-        ]
-    return found
-
-
-def _members(
-    asked: Asked,
-    errors: Sequence[Sequence[QueryError]],
-    certificates: Mapping[str, Certificate],
-    results: Results | None,
-    reader: str | None,
-) -> list[Member]:
-    members = []
-    for number, analyst in enumerate(asked.plan.analysts):
+def _statements(
+    asked: Asked, certificate: Certificate, results: Results | None, reader: str | None
+) -> Iterator[Statement]:
+    """Yield every statement that the reader may see, analyst by analyst."""
+    for analyst, queries in zip(asked.plan.analysts, asked.queries, strict=True):
         if reader not in (None, analyst.name):
             continue
-        own = asked.queries[number]
-        answers = sum(float(q.statement.weight) * b.rows for q in own for b in q.aggregates)
-        standings = {
-            name: _standing(each, analyst.name, answers) for name, each in certificates.items()
-        }
-        questions = [
-            Question(
-                query.name,
-                query.statement.text,
-                query.rows,
-                errors[number][place].rmse,
-                None if results is None else results[analyst.name].get(query.name),
-                "" if results is None else str(results.failed.get((analyst.name, query.name), "")),
-            )
-            for place, query in enumerate(own)
-        ]
-        members.append(Member(analyst.name, analyst.share, standings, tuple(questions)))
-    return members
+        accuracy = certificate.analysts[analyst.name].statements
+        for query, expected in zip(queries, accuracy, strict=True):
+            result, failure = None, ""
+            if results is not None:
+                result = results[analyst.name].get(query.name)
+                failure = str(results.failed.get((analyst.name, query.name), ""))
+            yield Statement(analyst.name, query.statement.text, expected, result, failure)
 
 
-def _standing(certificate: Certificate, analyst: str, answers: float) -> Standing:
-    found = certificate.analysts[analyst]
-    answers = answers or 1.0  # Whoever asks for no group at all has no answer, and no error.
-    return Standing(
-        alone=math.sqrt(found.alone / answers),
-        together=math.sqrt(found.now / answers),
-        ratio=found.ratio,
-        interference=max(found.interference.values(), default=1.0),
+def _seen_by(reader: str | None, certificate: Certificate) -> Certificate:
+    """Return what an analyst may see of a certificate: nobody else's name or figures."""
+    if reader is None:
+        return certificate
+    own = certificate.only(reader)
+    standing = own.analysts[reader]
+    hidden = replace(
+        standing,
+        interference=_worst(standing.interference),
+        within_agreement=_worst(standing.within_agreement),
     )
+    return replace(own, analysts={reader: hidden}, joins=())
 
 
-def _interference(certificate: Certificate) -> dict[str, dict[str, float]]:
-    names = list(certificate.analysts)
-    return {
-        joining: {
-            other: certificate.analysts[other].interference[joining]
-            for other in names
-            if joining in certificate.analysts[other].interference
-        }
-        for joining in names
-    }
+def _worst(interference: Mapping[str, float]) -> dict[str, float]:
+    return {OTHERS: max(interference.values())} if interference else {}
 
 
 def _ledger(asked: Asked, reader: str | None) -> tuple[tuple[Charge, ...], str | None]:
@@ -326,17 +261,3 @@ def _ledger(asked: Asked, reader: str | None) -> tuple[tuple[Charge, ...], str |
             for each in ledger.charges
         )
         return charges, ledger.head
-
-
-def _seen_by(reader: str | None, found: Sequence[Bucket]) -> list[Bucket]:
-    """Return the buckets that a reader may see: an analyst's own, others' parts without names."""
-    if reader is None:
-        return list(found)
-    own = [bucket for bucket in found if reader in bucket.parts]
-    return [replace(bucket, parts=_parts(reader, bucket)) for bucket in own]
-
-
-def _parts(reader: str, bucket: Bucket) -> dict[str | None, float]:
-    mine = bucket.parts[reader]
-    rest = bucket.size - mine
-    return {reader: mine} if len(bucket.parts) == 1 else {reader: mine, None: rest}

@@ -48,6 +48,22 @@ def join(pieces: Iterable[str]) -> Markup:
     return Markup("".join(p if isinstance(p, Markup) else text(p) for p in pieces))
 
 
+def section(name: str, title: str, *parts: str) -> Markup:
+    """Return a part of the page, named by its heading."""
+    heading = element("h2", title, id=f"{name}-title")
+    return element("section", heading, *parts, id=name, aria_labelledby=f"{name}-title")
+
+
+def listed(items: Iterable[str]) -> Markup:
+    """Return a list of points."""
+    return element("ul", *(element("li", item) for item in items))
+
+
+def sentence(words: str) -> str:
+    """Return words with a capital letter and a full stop."""
+    return f"{words[:1].upper()}{words[1:]}."
+
+
 def _attribute_name(key: str) -> str:
     return "viewBox" if key == "view_box" else key.rstrip("_").replace("_", "-")
 

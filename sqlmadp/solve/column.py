@@ -48,7 +48,9 @@ class Column:
         for part in coarse:  # Level by level: nested partitions share the first vectors.
             basis = _extended(basis, np.asarray(part.over(self.finest).todense()))
         if whole and exceptions:
-            basis = _extended(basis, np.eye(self.count)[list(exceptions)])
+            alone = np.zeros((len(exceptions), self.count))
+            alone[np.arange(len(exceptions)), list(exceptions)] = 1
+            basis = _extended(basis, alone)
         self.basis = basis
         self.fine = self.count - len(basis) if whole else 0
         """Dimensions of the fine residual; 0 if it is written out."""
@@ -57,7 +59,9 @@ class Column:
 
     def missed(self, part: Partition) -> sparse.csr_array | None:
         """Return what the finest vertices miss of a partition's functions; None if nothing."""
-        if part not in self._missed:
+        if part not in self._missed and self.finest.refines(part):
+            self._missed[part] = None
+        elif part not in self._missed:
             left = sparse.csr_array(part.over(self.finest) @ self.finest.functions - part.functions)
             left.data[np.abs(left.data) < NEGLIGIBLE] = 0
             left.eliminate_zeros()

@@ -11,8 +11,9 @@ from scipy.linalg import lapack, solve_triangular
 
 from sqlmadp.table.partition import Floats, Integers
 
-UNMEASURED = 1e-14
-"""Take a coordinate to be unmeasured if its information is below this part of the largest."""
+UNMEASURED = 1e-13
+"""Take a coordinate to be unmeasured if no row has this part of the largest coefficient there: it
+is rounding.  Weights from 1 to 2^30 differ by 1e9."""
 
 DEPENDENT = 1e-10
 """Take a coordinate to depend on others if less than this part of its information is its own."""
@@ -27,10 +28,15 @@ OUTSIDE = 1e-8
 class Inverse:
     """The inverse of a positive semidefinite matrix on its range."""
 
-    def __init__(self, matrix: Floats) -> None:
-        """Factor the matrix, scaled to a diagonal of ones; pivot where that is nearly singular."""
+    def __init__(self, matrix: Floats, largest: float | None = None) -> None:
+        """Factor the matrix, scaled to a diagonal of ones; pivot where that is nearly singular.
+
+        ``largest``: the largest entry of all matrices that belong together, if there are others.
+        """
         diagonal = np.diag(matrix)
-        present = np.flatnonzero(diagonal > UNMEASURED**2 * diagonal.max(initial=0.0))
+        if largest is None:
+            largest = float(diagonal.max(initial=0.0))
+        present = np.flatnonzero(diagonal > UNMEASURED**2 * largest)
         scale = 1 / np.sqrt(diagonal[present])
         scaled = matrix[np.ix_(present, present)] * np.outer(scale, scale)
         lower, failed = lapack.dpotrf(scaled, lower=1, clean=1)

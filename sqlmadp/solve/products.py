@@ -33,6 +33,7 @@ from sqlmadp.errors import NotCoveredError
 from sqlmadp.solve.column import NEGLIGIBLE
 from sqlmadp.solve.inverse import OUTSIDE, Inverse
 from sqlmadp.solve.solution import NOT_COVERED, Solution
+from sqlmadp.table.joint import is_joint, realised
 from sqlmadp.table.partition import Floats, Partition, common
 from sqlmadp.table.products import Factored, Products
 from sqlmadp.table.rows import Rows, Scope
@@ -291,7 +292,7 @@ class ProductSolution:
 
     def variances(self, rows: Rows) -> Floats:
         """Return the variance of every row's answer; NotCoveredError if one is not answered."""
-        self._require_known(rows)
+        rows = self._known(rows)
         if self._separate is not None and (factored := Factored.of(rows)) is not None:
             [frame] = self.frames
             queries = factored.over(frame, [self.finest[c] for c in frame])
@@ -301,6 +302,19 @@ class ProductSolution:
             solution = self._solved(right, CLOSE)
             found[some] = self._dots(solution, 2 * right - self._times(solution))
         return found
+
+    def sum_variances(self, parts: Sequence[tuple[Rows, sparse.csr_array]]) -> Floats:
+        """Return the variances of sums of functions, one function per row of each part.
+
+        ``parts``: rows whose vertices the functions are given over, and their coefficients.
+        """
+        given = [Rows(rows.scope, rows.parts, 0, functions) for rows, functions in parts]
+        found = []
+        for sides in zip(*(self._right_sides(rows) for rows in given), strict=True):
+            right = reduce(np.add, (right for _, right in sides))
+            solution = self._solved(right, CLOSE)
+            found.append(self._dots(solution, 2 * right - self._times(solution)))
+        return np.concatenate(found)
 
     def covariance(self, rows: Rows) -> Floats:
         """Return the covariances of the rows' answers."""
@@ -318,8 +332,9 @@ class ProductSolution:
         grams = [(f.T @ f).toarray().astype(np.float64) for f in block.factors]
         return [Inverse(g * (float(height) ** 2 if n == 0 else 1)) for n, g in enumerate(grams)]
 
-    def _require_known(self, rows: Rows) -> None:
-        """Raise NotCoveredError if rows tell values apart that were measured together."""
+    def _known(self, rows: Rows) -> Rows:
+        """Return rows over columns of the blocks; NotCoveredError if they tell more apart."""
+        rows = self.resolved(rows)
         if not any(set(rows.scope) <= set(frame) for frame in self.frames):
             raise NotCoveredError(NOT_COVERED)
         for column, own in zip(rows.scope, rows.parts, strict=True):
@@ -327,6 +342,12 @@ class ProductSolution:
             missed = abs(own.over(finer) @ finer.functions - own.functions)
             if missed.nnz and missed.max() > NEGLIGIBLE:
                 raise NotCoveredError("the query tells values apart that were measured together")
+        return rows
+
+    def resolved(self, rows: Rows) -> Rows:
+        """Return rows over declared columns if no block has their joint ones."""
+        unknown = any(is_joint(column) and column not in self.finest for column in rows.scope)
+        return realised(rows) if unknown else rows
 
     @staticmethod
     def _product_variances(queries: Factored, inverses: Sequence[Inverse]) -> Floats:
@@ -340,7 +361,7 @@ class ProductSolution:
 
     def _right_sides(self, rows: Rows) -> Iterator[tuple[slice, Floats]]:
         """Yield queries in frames, one per column, a few at a time."""
-        self._require_known(rows)
+        rows = self._known(rows)
         parts = [self.finest[c] for c in rows.scope]
         step, shape = max(1, CHUNK // self.size), tuple(part.size for part in parts)
         factored = Factored.of(rows) if rows.plain or isinstance(rows, Products) else None
@@ -381,6 +402,7 @@ class ProductEstimate:
 
     def answers(self, rows: Rows) -> Floats:
         """Return the answer of every row, without a check that it was measured."""
+        rows = self.solution.resolved(rows)
         finest = [self.solution.finest[c] for c in rows.scope]
         table = self.solution._at(self.solution._tables(self._flat), rows.scope)
         found = _Measured.of(rows, finest).answers(table)

@@ -27,6 +27,7 @@ from scipy import sparse
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.solve.column import Column, column_of
 from sqlmadp.solve.marginals import Marginals
+from sqlmadp.table.joint import is_joint, realised
 from sqlmadp.table.partition import Floats, Integers, Partition
 from sqlmadp.table.rows import Exceptions, Rows, Scope, kronecker
 
@@ -227,6 +228,10 @@ class Residuals:
         A query may tell values apart that were measured together, and yet be a combination of what
         was measured: on four values, two of them apart from the other two is a parabola.
         """
+        if not all(column in self.columns for column in rows.scope):
+            rows = rows.simplified()  # It may not depend on every column that it names.
+        if any(is_joint(column) and column not in self.columns for column in rows.scope):
+            rows = realised(rows)
         for axis, (column, part) in enumerate(zip(rows.scope, rows.parts, strict=True)):
             known = self.known(column)
             if (missed := known.missed(part)) is None:

@@ -8,15 +8,16 @@ space (see `residual`), so that no matrix is larger than the coarse coordinates 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
 from scipy import sparse
 
 from sqlmadp.errors import NotCoveredError
-from sqlmadp.solve.inverse import OUTSIDE, Inverse
+from sqlmadp.solve.inverse import OUTSIDE, UNMEASURED, Inverse
 from sqlmadp.solve.residual import Gram, Residuals
+from sqlmadp.solve.sparse_rows import squares, width
 from sqlmadp.table.partition import Floats, Integers
 from sqlmadp.table.rows import Rows, Scope, kronecker
 
@@ -38,10 +39,13 @@ class Solution:
         self.blocks = tuple(blocks)
         self.spaces = Residuals(self.blocks) if spaces is None else spaces
         information = self.spaces.gram(self.blocks)
-        self._numbers = information.numbers / self.spaces.multiplicities
-        self._inverses = {
-            fine: Inverse(matrix) for fine, matrix in assembled(self.spaces, information).items()
-        }
+        # A column of one vertex has no fine residual: nothing is measured or asked there.
+        self._numbers = information.numbers / np.maximum(self.spaces.multiplicities, 1)
+        matrices = assembled(self.spaces, information)
+        tops = (float(np.diag(matrix).max(initial=0.0)) for matrix in matrices.values())
+        largest = max(float(self._numbers.max(initial=0.0)), *tops, 0.0)
+        self._numbers[self._numbers <= UNMEASURED**2 * largest] = 0
+        self._inverses = {fine: Inverse(matrix, largest) for fine, matrix in matrices.items()}
 
     # Expected errors.
 
@@ -82,9 +86,8 @@ class Solution:
             with suppress(NotCoveredError):  # A vertex that nobody asks for may not be answered.
                 found[single] = alone.data**2 * self._vertex_variances(rows)[alone.indices]
                 left[single] = False
-        for part in self._chunks(rows, np.flatnonzero(left)):
-            dense = matrix[part].toarray().astype(np.float64)
-            found[part] = sum((half**2).sum(axis=(1, 2)) for _, half in self._halves(rows, dense))
+        if left.any():
+            found[left] = self.sum_variances([(rows, matrix[left])])
         return found
 
     def _vertex_variances(self, rows: Rows) -> Floats:
@@ -150,24 +153,54 @@ class Solution:
 
         ``parts``: rows whose vertices the functions are given over, and their coefficients.
         """
-        noise = self.sum_noise(parts)
-        return np.asarray((noise**2).sum(axis=1))
+        known = [
+            self.spaces.resolved(Rows(rows.scope, rows.parts, 0, sparse.csr_array(functions)))
+            for rows, functions in parts
+        ]
+        count = known[0].count
+        entries = sum(rows.entries * width(self.spaces, rows) for rows in known)
+        few = entries * FEW_ENTRIES <= sum(rows.count * rows.size for rows in known)
+        step = max(1, count * CHUNK // max(1, entries)) if few else self._step(known)
+        found = []
+        for start in range(0, count, step):
+            some = [
+                Rows(rows.scope, rows.parts, 0, rows.matrix[start : start + step]) for rows in known
+            ]
+            found.append(self._few_variances(some) if few else self._sum_variances(some))
+        return np.concatenate([np.zeros(0), *found])
 
-    def sum_noise(self, parts: Sequence[tuple[Rows, sparse.csr_array]]) -> Floats:
-        """Return sums of functions over independent noises of variance 1, one column per noise."""
+    def _few_variances(self, parts: Sequence[Rows]) -> Floats:
+        found = squares(self.spaces, parts, self._half)
+        if (found.outside > OUTSIDE * found.lengths).any():
+            raise NotCoveredError(NOT_COVERED)
+        return np.maximum(found.variances, 0.0)
+
+    def _sum_variances(self, parts: Sequence[Rows]) -> Floats:
         halves: dict[Scope, Floats] = {}
-        for rows, functions in parts:
-            given = Rows(rows.scope, rows.parts, 0, sparse.csr_array(functions))
-            known = self.spaces.resolved(given)
-            for fine, half in self._halves(known, known.matrix.toarray()):
+        for rows in parts:
+            for fine, half in self._halves(rows, rows.matrix.toarray().astype(np.float64)):
                 halves[fine] = halves[fine] + half if fine in halves else half
-        count = parts[0][1].shape[0]
-        return np.hstack([half.reshape(count, -1) for half in halves.values()])
+        return np.asarray(sum((half**2).sum(axis=(1, 2)) for half in halves.values()))
 
-    def _chunks(self, rows: Rows, numbers: np.ndarray) -> Iterator[np.ndarray]:
-        step = max(1, CHUNK // max(1, rows.size))
-        for start in range(0, len(numbers), step):
-            yield numbers[start : start + step]
+    def covariance(self, tables: Sequence[Rows]) -> Floats:
+        """Return the covariances of all answers to all rows of several tables."""
+        starts = np.cumsum([0, *(rows.count for rows in tables)])
+        halves: dict[Scope, list[tuple[Integers, Floats]]] = {}
+        for start, given in zip(starts, tables, strict=False):
+            rows = self.spaces.resolved(given)
+            for fine, half in self._halves(rows, rows.matrix.toarray().astype(np.float64)):
+                places = start + np.arange(rows.count)
+                halves.setdefault(fine, []).append((places, half.reshape(rows.count, -1)))
+        found = np.zeros((starts[-1], starts[-1]))
+        for parts in halves.values():
+            places, noise = (np.concatenate(each) for each in zip(*parts, strict=True))
+            found[np.ix_(places, places)] += noise @ noise.T
+        return found
+
+    @staticmethod
+    def _step(parts: Sequence[Rows]) -> int:
+        """Return how many functions are written out at once."""
+        return max(1, CHUNK // max(1, *(rows.size for rows in parts)))
 
     # Estimates.
 
@@ -178,18 +211,24 @@ class Solution:
         """
         single = values[0].ndim == 1
         given = [np.atleast_2d(np.asarray(y, dtype=np.float64).T) for y in values]
-        found = self._solved(self._moments(given))
+        found = self._solved(self._moments(self.blocks, given))
         for _ in range(refinements):
             fitted = Estimate(self, found, single=False)
             rest = [y - fitted.answers(b).T for y, b in zip(given, self.blocks, strict=True)]
-            more = self._solved(self._moments(rest))
+            more = self._solved(self._moments(self.blocks, rest))
             found = {fine: found[fine] + more[fine] for fine in found}
         return Estimate(self, found, single=single)
 
-    def _moments(self, values: Sequence[Floats]) -> dict[Scope, Floats]:
+    def pulled(self, tables: Sequence[Rows], pulls: Sequence[Floats]) -> Estimate:
+        """Return ``X^- C^T l``: by how much estimates move if the rows C are pulled at by l."""
+        single = pulls[0].ndim == 1
+        given = [np.atleast_2d(np.asarray(pull, dtype=np.float64).T) for pull in pulls]
+        return Estimate(self, self._solved(self._moments(tables, given)), single=single)
+
+    def _moments(self, blocks: Sequence[Rows], values: Sequence[Floats]) -> dict[Scope, Floats]:
         """Return ``A^T y`` in every space: (release, fine residual, coordinate)."""
         moments: dict[Scope, Floats] = {}
-        for block, y in zip(self.blocks, values, strict=True):
+        for block, y in zip(blocks, values, strict=True):
             vertices = block.weight * y if block.plain else np.asarray(y @ block.matrix)
             for fine in self.spaces.fine_sets(block):
                 part = self.spaces.coordinates(block, fine, vertices)
@@ -229,6 +268,13 @@ class Estimate:
         mixed[()][:, :, place] += (1 - kept[:, :, 0]) * total
         return Estimate(self.solution, mixed, single=self._single)
 
+    def plus(self, other: Estimate) -> Estimate:
+        """Return the sum of two estimates of the same strategy."""
+        found = dict(self._coordinates)
+        for fine, own in other._coordinates.items():
+            found[fine] = found[fine] + own if fine in found else own
+        return Estimate(self.solution, found, single=self._single)
+
     def answers(self, rows: Rows) -> Floats:
         """Return the answer of every row, without a check that it was measured."""
         spaces = self.solution.spaces
@@ -244,6 +290,10 @@ class Estimate:
         return answers[:, 0] if self._single else answers
 
 
+FEW_ENTRIES = 4
+"""Work with single coefficients of rows if these, times the coordinates of each, are at most one in
+this many of all that would be written out."""
+
 FEW_SINGLE = 4
 """Work out the variance of every vertex if at least one vertex in this many is asked for alone."""
 
@@ -252,6 +302,6 @@ def assembled(spaces: Residuals, gram: Gram) -> dict[Scope, Floats]:
     """Return ``X_F`` of every space of more than one coordinate."""
     matrices = {fine: np.zeros((spaces.spaces[fine].size,) * 2) for fine in spaces.large}
     for piece in gram.pieces:
-        share = piece.trace / spaces.spaces[piece.fine].multiplicity
+        share = piece.trace / max(1, spaces.spaces[piece.fine].multiplicity)
         matrices[piece.fine][np.ix_(piece.place, piece.place)] += share
     return matrices

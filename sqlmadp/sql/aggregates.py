@@ -19,6 +19,7 @@ from typing import Final, Literal
 
 from sqlglot import exp
 
+from sqlmadp.sql.products import null_parts
 from sqlmadp.sql.tree import Call, Node, binary, call_of, cast, not_null, text
 
 PieceKind = Literal["count", "sum", "histogram"]
@@ -33,12 +34,14 @@ class Piece:
     """Predicates that its records satisfy, beside those of the whole SELECT."""
     value: Node | None = None
     """What is summed or told apart; NULL is left out."""
+    ordered: bool = False
+    """Of a histogram: whether running counts are what matters."""
 
     @property
     def key(self) -> str:
         """Return text that is equal just when two pieces are."""
         value = "" if self.value is None else text(self.value)
-        return "\n".join([self.kind, value, *map(text, self.where)])
+        return "\n".join([f"{self.kind} {self.ordered}", value, *map(text, self.where)])
 
 
 @dataclass(frozen=True)
@@ -139,8 +142,12 @@ Where = tuple[Node, ...]
 def _count(name: str, where: Where, arguments: list[Node]) -> list[Piece]:
     if name == "count_if":
         return [Piece("count", (*where, *arguments))]
-    present = [not_null(argument) for argument in arguments]
-    return [Piece("count", (*where, *present))]
+    return [Piece("count", (*where, *_present(arguments)))]
+
+
+def _present(arguments: list[Node]) -> list[Node]:
+    """Return predicates that all hold where no argument is NULL, of single columns if possible."""
+    return [not_null(part) for argument in arguments for part in null_parts(argument)]
 
 
 def _sum(_: str, where: Where, arguments: list[Node]) -> list[Piece]:
@@ -162,14 +169,14 @@ def _moments(_: str, where: Where, arguments: list[Node]) -> list[Piece]:
 
 def _pairs(_: str, where: Where, arguments: list[Node]) -> list[Piece]:
     # DuckDB's first argument is y, the second x.
-    both = (*where, *(not_null(argument) for argument in arguments))
+    both = (*where, *_present(arguments))
     y, x = (cast(argument, "DOUBLE") for argument in arguments)
     values = [x, y, *(binary(exp.Mul, *pair) for pair in ((x, x), (y, y), (x, y)))]
     return [Piece("count", both), *(Piece("sum", both, value) for value in values)]
 
 
-def _histogram(_: str, where: Where, arguments: list[Node]) -> list[Piece]:
-    return [Piece("histogram", where, arguments[0])]
+def _histogram(name: str, where: Where, arguments: list[Node]) -> list[Piece]:
+    return [Piece("histogram", where, arguments[0], ordered=name != "mode")]
 
 
 _PIECES: Final[dict[str, Callable[[str, Where, list[Node]], list[Piece]]]] = {

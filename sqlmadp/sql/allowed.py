@@ -57,7 +57,7 @@ EXPRESSIONS: Final[dict[type[exp.Expr], frozenset[str]]] = {
     exp.Interval: _words("this unit"),
     exp.Bracket: _words("this expressions offset safe returns_list_for_maps"),
     exp.Slice: _OPERANDS | {"step"},
-    exp.Array: _words("expressions bracket_notation"),
+    exp.Array: _words("expressions bracket_notation named"),
     exp.Anonymous: _words("this expressions"),
     exp.Filter: _OPERANDS,
     exp.WithinGroup: _OPERANDS,

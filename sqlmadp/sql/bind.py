@@ -13,7 +13,8 @@ Nothing here sees data.  A statement that cannot be bound is refused with every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from sqlmadp.errors import Problem, SqlError
@@ -21,9 +22,15 @@ from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.blocks import private_block
 from sqlmadp.sql.bound import BoundQuery
 from sqlmadp.sql.dialects import DUCKDB
-from sqlmadp.sql.evaluate import EvaluationError, Evaluator, SlowExpressionError
+from sqlmadp.sql.evaluate import (
+    EvaluationError,
+    Evaluator,
+    ManyValuesError,
+    SlowExpressionError,
+)
 from sqlmadp.sql.factor import TooManyCellsError
 from sqlmadp.sql.groups import TooManyGroupsError
+from sqlmadp.sql.growth import LONGEST, overgrown
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.outer import bound_query
 from sqlmadp.sql.predicate import conjuncts, pieces
@@ -33,9 +40,9 @@ from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.split import Divided, divide
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.tree import span
+from sqlmadp.sql.tree import Node, column_names, span, text
 
-__all__ = ["BoundQuery", "bind", "bind_all", "bind_each", "cuts"]
+__all__ = ["Binder", "BoundQuery", "bind", "bind_all", "bind_each", "cuts"]
 
 
 def cuts(
@@ -103,6 +110,7 @@ def _bind_each(
     for place, (statement, reading) in enumerate(zip(statements, readings, strict=True)):
         try:
             divided, columns = _divide(statement, reading, evaluator)
+            _require_little_work(divided, statement, evaluator)
             for resolved in divided.blocks:
                 _require_cuts(resolved, statement, evaluator)
             parts[place] = divided, columns
@@ -127,6 +135,47 @@ def _bind_each(
     return bound, problems
 
 
+def _require_little_work(divided: Divided, statement: Statement, evaluator: Evaluator) -> None:
+    """Refuse what would be evaluated too often, before the first of it is."""
+    limits, domain = evaluator.limits, evaluator.domain
+    if len(divided.blocks) > limits.blocks:
+        raise statement.refuse(
+            "too-large",
+            f"the statement holds {len(divided.blocks):,} SELECTs over the private table; at most "
+            f"{limits.blocks:,} are supported",
+            hint=f"Split it into several statements. {advice('blocks')}",
+            span=(0, 1),
+        )
+    nodes = [
+        node
+        for part in divided.blocks
+        for node in (*_predicate_pieces(part), *part.keys, *part.values())
+    ]
+    unique = {text(node): node for node in nodes}
+    if len(unique) > limits.expressions:
+        raise statement.refuse(
+            "too-large",
+            f"the statement has {len(unique):,} different conditions, keys and values; at most "
+            f"{limits.expressions:,} are supported",
+            hint=f"Split it into several statements. {advice('expressions')}",
+            span=(0, 1),
+        )
+    sizes = {column.name: column.size for column in domain.columns}
+    each = [math.prod(sizes[name] for name in column_names(node)) for node in unique.values()]
+    # A single one has a limit of its own.
+    cells = sum(min(size, limits.predicate_cells) for size in each)
+    if cells > limits.evaluated_cells:
+        raise statement.refuse(
+            "too-many-cells",
+            f"the statement has {len(unique):,} different conditions, keys and values, which must "
+            f"be looked at on {cells:,} cells in all; at most {limits.evaluated_cells:,} are "
+            "supported",
+            hint="Split it into several statements, or make its columns coarser. "
+            + advice("evaluated_cells"),
+            span=(0, 1),
+        )
+
+
 def _too_many_entries(statement: Statement, entries: int, limits: Limits) -> Problem:
     return statement.problem(
         "too-many-entries",
@@ -142,6 +191,8 @@ def _bind(
     """Evaluate a statement, putting whatever goes wrong into words."""
     try:
         return _evaluate(statement, divided, columns, evaluator)
+    except ManyValuesError as error:
+        raise _too_many_groups(statement, error.count, evaluator.limits.groups) from None
     except EvaluationError as error:
         raise statement.refuse(
             "evaluation",
@@ -167,11 +218,15 @@ def _bind(
             + advice(error.name),
         ) from None
     except TooManyGroupsError as error:
-        raise statement.refuse(
-            "too-many-groups",
-            f"the domain allows {error.groups:,} groups; at most {error.limit:,} are returned",
-            hint=f"Group by fewer columns or by coarser expressions. {advice('groups')}",
-        ) from None
+        raise _too_many_groups(statement, error.groups, error.limit) from None
+
+
+def _too_many_groups(statement: Statement, groups: int, limit: int) -> SqlError:
+    return statement.refuse(
+        "too-many-groups",
+        f"the domain allows {groups:,} groups; at most {limit:,} are returned",
+        hint=f"Group by fewer columns or by coarser expressions. {advice('groups')}",
+    )
 
 
 def _remedy(message: str) -> str:
@@ -189,13 +244,14 @@ def _remedy(message: str) -> str:
 def _prepare(divided: Iterable[Divided], evaluator: Evaluator) -> None:
     """Do in few steps what binding would otherwise do statement by statement."""
     evaluator.prepare(
-        piece
-        for whole in divided
-        for part in whole.blocks
-        for node in part.predicates()
-        for conjunct in conjuncts(node)
-        for piece in pieces(conjunct)
+        piece for whole in divided for part in whole.blocks for piece in _predicate_pieces(part)
     )
+
+
+def _predicate_pieces(resolved: Resolved) -> Iterator[Node]:
+    """Yield every predicate that DuckDB evaluates for a block."""
+    for nodes in (resolved.where, *(piece.where for piece in resolved.pieces)):
+        yield from pieces([part for node in nodes for part in conjuncts(node)])
 
 
 def _divide(
@@ -204,6 +260,15 @@ def _divide(
     if isinstance(reading, SqlError):
         raise reading
     divided = divide(reading.tree, statement, evaluator.domain, evaluator.sandbox, evaluator.limits)
+    keys = [key for part in divided.blocks for key in part.keys]
+    if (grown := overgrown(divided.tree, keys, evaluator.domain)) is not None:
+        raise statement.refuse(
+            "too-long-text",
+            f"this could make text of more than {LONGEST:,} characters of what the queries inside "
+            "it make",
+            hint="Put less text together.",
+            span=span(grown),
+        )
     columns = evaluator.sandbox.describe(statement, reading.sql)
     if divided.problems:
         raise SqlError(divided.problems)
@@ -228,6 +293,7 @@ def _cut_places(
         for node in (*resolved.predicates(), *resolved.keys, *resolved.values())
         for use in uses(node, statement, evaluator.domain)
     ]
+    evaluator.prepare_constants(use.expression for use in found if not use.steps)
     return [(use.column, at) for use in found for at in cuts_of(use, evaluator, statement)]
 
 
@@ -247,3 +313,30 @@ def _evaluate(
 ) -> BoundQuery:
     blocks = tuple(private_block(part, statement, evaluator) for part in divided.blocks)
     return bound_query(statement, divided, columns, blocks, evaluator)
+
+
+MOST_STATEMENTS = 1000
+"""Statements bound in one sandbox, which remembers a little of each."""
+
+
+class Binder:
+    """Binds statements one by one over one domain, keeping the sandbox between them.
+
+    A statement that compares a real column with a constant at which the domain is not cut gets a
+    finer domain, and a sandbox, of its own.  Belongs to one thread at a time.
+    """
+
+    def __init__(self, domain: Domain, limits: Limits = DEFAULT) -> None:
+        self.domain, self.limits = domain, limits
+        self._evaluator: Evaluator | None = None
+        self._bound = 0
+
+    def bind(self, statement: Statement) -> tuple[BoundQuery, Domain]:
+        """Return a statement bound, and the domain it is bound to: this one, or a finer one."""
+        domain = self.domain.with_cuts(cuts([statement], self.domain, self.limits))
+        if domain != self.domain:
+            return bind(statement, Evaluator(domain, self.limits)), domain
+        if self._evaluator is None or self._bound >= MOST_STATEMENTS:
+            self._evaluator, self._bound = Evaluator(self.domain, self.limits), 0
+        self._bound += 1
+        return bind(statement, self._evaluator), self.domain

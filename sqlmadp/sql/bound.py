@@ -2,11 +2,13 @@
 
 A statement has one *private block* for each SELECT with aggregates over records.  A block is a
 table of groups: its keys are known beforehand, its aggregates are worked out from linear
-*pieces*, each of which is a list of rows over the cells of marginals.
+*pieces*, each of which is a list of rows over vertices.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -15,22 +17,19 @@ from numpy.typing import NDArray
 
 from sqlmadp.errors import Problem
 from sqlmadp.schema.domain import PublicTable
-from sqlmadp.schema.marginal import Block
 from sqlmadp.sql.aggregates import PieceKind
 from sqlmadp.sql.dialects import kind_of_dialect
 from sqlmadp.sql.evaluate import Argument, Texts
-from sqlmadp.sql.factor import Factor
-from sqlmadp.sql.groups import Groups
 from sqlmadp.sql.kinds import Kind
-from sqlmadp.sql.products import Term
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.undeclared import Undeclared
+from sqlmadp.table.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """The group keys: one row a group, one column a key or GROUPING()."""
+    """The group keys: one row per group, one column per key or GROUPING()."""
 
     names: tuple[str, ...]
     """``__k0``, ``__k1``, ..., then ``__g0``, ..."""
@@ -42,29 +41,20 @@ class Keys:
 
 @dataclass(frozen=True, eq=False)
 class BoundPiece:
-    """A linear part: one number a group, or a group's histogram."""
+    """A linear part: one number per group, or a group's histogram."""
 
     kind: PieceKind
-    blocks: tuple[Block, ...]
-    """One for each grouping set, in the order of the groups."""
-    argument: Argument | None
-    """What is summed, or what a histogram tells apart."""
-    scale: float = 1.0
-    """The rows are this many times smaller than what they stand for.
-
-    A sum that only serves to work out another aggregate, such as the squares of a variance, is
-    measured as if its largest value were 1; else it would outweigh every count of its analyst.
-    """
-
-    groups: tuple[Groups, ...] = ()
-    """For each grouping set, which cells make which group, column by column where they can be."""
-    masks: tuple[Factor, ...] = ()
-    """Conditions that its records satisfy beside those of the groups: 1 where they hold, else 0."""
-    terms: tuple[Term, ...] | None = None
-    """What is summed as a sum of products of functions of single columns; None if it is none.
-
-    ``blocks`` is the product of groups, masks and terms, worked out.
-    """
+    rows: tuple[Rows, ...]
+    """One for each grouping set, in the order of the groups, in plain units."""
+    argument: Argument | None = None
+    """What a histogram tells apart."""
+    bounds: tuple[float, float] = (math.nan, math.nan)
+    """The smallest and largest value that one record can add to a sum."""
+    coarser: tuple[Rows, ...] = ()
+    """Of an ordered histogram: the same over ever wider ranges of values.  They are asked for too:
+    a quantile is a matter of running counts, and these are sums of few ranges."""
+    merged: int = 1
+    """How many neighbouring values a histogram tells together."""
 
     @property
     def width(self) -> int:
@@ -83,7 +73,7 @@ class BoundAggregate:
     fractions: tuple[Fraction | float | None, ...] = ()
     """Which quantiles; exact where the statement writes an exact number."""
     listed: bool = False
-    """Whether the result is a list, one value a fraction."""
+    """Whether the result is a list, one value per fraction."""
     descending: bool = False
     empty: NDArray[np.bool_] | None = None
     """Of SUM and COUNT_IF: the groups that no cell lies in, so that it is NULL for any table."""
@@ -161,7 +151,7 @@ class BoundQuery:
             self.statement.problem("undeclared-value", each.message, hint=each.hint, span=each.span)
             for each in self.undeclared
         )
-        slips = sorted(found, key=lambda note: (note.line, note.column))
+        slips = [*sorted(found, key=lambda note: (note.line, note.column)), *self._merged()]
         if not self.read_as:
             return tuple(slips)
         dialect = self.statement.dialect
@@ -171,6 +161,18 @@ class BoundQuery:
             hint=f"{dialect} is a {kind_of_dialect(dialect)} dialect.",
         )
         return (read, *slips)
+
+    def _merged(self) -> Iterator[Problem]:
+        """Say where a quantile is answered less finely than the column is declared."""
+        widths = {piece.merged for block in self.blocks for piece in block.pieces}
+        if (widest := max(widths, default=1)) > 1:
+            yield self.statement.problem(
+                "quantile-resolution",
+                f"quantiles are answered to the nearest {widest:,} neighbouring values: more would "
+                "be told apart than can be measured",
+                hint="Where that is too coarse, tell fewer values apart yourself: cut them off "
+                "with LEAST(..., 20000) and divide them by a step with // 10.",
+            )
 
     @property
     def top_block(self) -> PrivateBlock:
@@ -183,13 +185,11 @@ class BoundQuery:
         return sum(block.rows for block in self.blocks)
 
     @property
-    def aggregates(self) -> tuple[Block, ...]:
-        """Return the linear queries that the statement needs: its part of a workload."""
-        return tuple(
-            part for block in self.blocks for piece in block.pieces for part in piece.blocks
-        )
+    def aggregates(self) -> tuple[Rows, ...]:
+        """The linear queries that the statement needs: its part of a workload."""
+        return tuple(part for block in self.blocks for piece in block.pieces for part in piece.rows)
 
     @property
     def entries(self) -> int:
-        """Return how many numbers its linear queries are made of."""
-        return sum(int(block.matrix.nnz) for block in self.aggregates)
+        """How many numbers its linear queries are made of."""
+        return sum(rows.entries for rows in self.aggregates)

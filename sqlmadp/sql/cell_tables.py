@@ -7,17 +7,19 @@ numbered row by row.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Partition, row_major_strides
 from sqlmadp.sql.factor import Factor, TooManyCellsError
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.locked import quote
 from sqlmadp.sql.sandbox import Sandbox
 from sqlmadp.sql.tree import Node, column_names
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import row_major_strides
 
 
 class CellTables:
@@ -37,22 +39,35 @@ class CellTables:
             raise TooManyCellsError(together, cells, self._limits.predicate_cells)
         return columns
 
-    def product(self, columns: list[Column]) -> tuple[str, str]:
-        """Return a FROM clause over the product of columns, and the number of its cells."""
+    def product(
+        self, columns: list[Column], cells: Mapping[str, NDArray[np.int64]] | None = None
+    ) -> tuple[str, str]:
+        """Return a FROM clause over the product of columns, and the number of its cells.
+
+        With ``cells``, over those of every column only.
+        """
         if not columns:
             return "(SELECT 1)", "0::BIGINT"
         tables = [self._cell_table(column) for column in columns]
+        source = ", ".join(tables)
+        if cells is not None:
+            source = ", ".join(
+                f"(FROM {table} WHERE __cell IN ({', '.join(map(str, cells[c.name]))})) AS {table}"
+                for table, c in zip(tables, columns, strict=True)
+            )
         strides = row_major_strides([column.size for column in columns])
         terms = [f"{t}.__cell * {stride}" for t, stride in zip(tables, strides, strict=True)]
-        return ", ".join(tables), " + ".join(terms)
+        return source, " + ".join(terms)
 
     def _cell_table(self, column: Column) -> str:
         """Return the name of the table of a column's cells, which is made at first use."""
         table = f"__cells_{self._domain.columns.index(column)}"
         if table not in self._made:
             value, parameters = _value_sql(column)
+            # What can be counted out is not stored, so that wide columns take no memory.
+            made = "TABLE" if parameters else "VIEW"
             self._sandbox.execute(
-                f"CREATE TABLE {table} AS SELECT range AS __cell, "
+                f"CREATE {made} {table} AS SELECT range AS __cell, "
                 f"CASE WHEN range < {column.declared} THEN CAST({value} AS {column.sql_type}) END "
                 f"AS {quote(column.name)} FROM range({column.size})",
                 parameters,

@@ -31,6 +31,9 @@ from sqlmadp.sql.names import Records
 from sqlmadp.sql.statements import Span, Statement
 from sqlmadp.sql.tree import Call, Node, call_of, children, parts_of, span
 
+MOST_PROBLEMS = 50
+"""Stop looking at a statement after this many mistakes: nobody mends more of them at once."""
+
 GROUPINGS = frozenset({"grouping", "grouping_id"})
 
 _CLASSES: dict[type[exp.Expr], tuple[str, str, str]] = {
@@ -38,7 +41,7 @@ _CLASSES: dict[type[exp.Expr], tuple[str, str, str]] = {
     exp.Collate: (
         "collation",
         "collations are not supported",
-        "Compare lower(...) with lower(...) instead.",
+        "Compare both sides in lower case, with lower().",
     ),
     exp.Dot: ("function", "functions are named without a schema", ""),
     exp.PositionalColumn: (
@@ -66,6 +69,7 @@ _ELSEWHERE = {
     "charindex": "instr(text, part)",
     "dateadd": "day + INTERVAL 1 MONTH",
     "datefromparts": "make_date(year, month, day)",
+    "all": "x IN (1, 2), or x NOT IN (1, 2)",
 }
 """Functions of other dialects, and what they are called here."""
 
@@ -113,17 +117,18 @@ class ExpressionChecker:
 
     def check_expression(self, node: Node | None, over: Over) -> None:
         """Note every mistake in an expression."""
-        if node is None:
+        if node is None or len(self.problems) >= MOST_PROBLEMS:
             return
-        if isinstance(node, exp.Alias):
-            node = node.this
+        starred = isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+        if isinstance(node, exp.Alias) or (starred and over == "answers"):
+            node, starred = node.this, False
         if isinstance(node, exp.Query) and over != "records":
             return  # It is looked at by itself.
         known = has_only_known_arguments(node, EXPRESSIONS) or (
             over != "records" and has_only_known_arguments(node, AROUND)
         )
         call = call_of(node)
-        if not known or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+        if starred or not known:
             self._refuse_node(node, over)
             return
         if isinstance(node, exp.Column):
@@ -186,6 +191,10 @@ class ExpressionChecker:
         name = source.name if source is not None else ""
         query = node if isinstance(node, exp.Query) else node.find(exp.Query)
         at = span(query) or span(node)
+        if query is None:
+            hint = "List the values: x IN (1, 2), or x NOT IN (1, 2)."
+            self.refuse("construct", "ANY and ALL of a list are not supported", hint, at)
+            return
         if any(name.casefold() == public.name.casefold() for public in self.domain.public):
             self.refuse(
                 "private-subquery",

@@ -89,5 +89,6 @@ CODES: Final = {
     # Notes.
     "read-as": "a note: how a statement in another dialect was read",
     "undeclared-value": "accepted with a note: a value that the schema does not declare",
+    "quantile-resolution": "accepted with a note: a quantile that merges neighbouring values",
 }
 """Code and meaning of every kind of refusal, and of what is noted."""

@@ -27,6 +27,7 @@ from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.postgres import FUNCTIONS as POSTGRES_FUNCTIONS
 from sqlmadp.sql.postgres import Types, carried, kind_of
 from sqlmadp.sql.statements import Span, Statement
+from sqlmadp.sql.tree import span
 
 DUCKDB: Final = "duckdb"
 POSTGRES: Final = "postgres"
@@ -56,6 +57,7 @@ COMMON: Final = frozenset((*_QUERIES, *_SCALARS))
 """What means the same in every dialect, or is translated where the dialect defines it."""
 
 _DATES = (exp.DType.DATE,)
+_ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
 
 
 def kind_of_dialect(dialect: str) -> Literal["verified", "translated"]:
@@ -97,7 +99,7 @@ def translated(statement: Statement, limits: Limits, types: Mapping[str, str]) -
     tree = _parsed(statement, limits)
     known = Types(types, _names_of_answers(tree))
     problems = [
-        statement.problem("dialect", reason, hint=_hint(node), span=_span(node))
+        statement.problem("dialect", reason, hint=_hint(node), span=span(node))
         for node in tree.walk()
         if (reason := _reason(node, statement.dialect, known)) is not None
     ]
@@ -139,7 +141,7 @@ def accepting(text: str) -> str | None:
 def _parsed(statement: Statement, limits: Limits) -> Node:
     grammar = grammar_of(statement.dialect)
     if not _begins_a_query(statement.text):
-        raise _not_a_select(statement)
+        raise not_a_select(statement)
     try:
         tokens = grammar.tokenize(statement.text)
         if len(tokens) > limits.parts:
@@ -156,7 +158,7 @@ def _parsed(statement: Statement, limits: Limits) -> Node:
         message = f"it cannot be read as {statement.dialect}"
         raise statement.refuse("syntax", message, hint="Write it for DuckDB.") from None
     if len(parsed) != 1 or not isinstance(parsed[0], exp.Query):
-        raise _not_a_select(statement)
+        raise not_a_select(statement)
     return parsed[0]
 
 
@@ -165,28 +167,35 @@ def _begins_a_query(text: str) -> bool:
     return re.match(r"[\s(]*(SELECT|WITH|FROM)\b", text, re.IGNORECASE) is not None
 
 
-def _not_a_select(statement: Statement) -> SqlError:
+def not_a_select(statement: Statement) -> SqlError:
+    """Return the refusal of anything but a SELECT."""
     return statement.refuse(
         "not-a-select",
         "only SELECT statements are answered",
-        hint="Ask for counts: SELECT COUNT(*) FROM ... WHERE ...",
+        hint="Ask for counts: a SELECT with COUNT(*).",
     )
 
 
 def _syntax_error(statement: Statement, error: ParseError) -> SqlError:
     """Put sqlglot's message into our words."""
-    details = error.errors[0] if error.errors else {}
-    found = str(details.get("highlight") or "")
-    line, end = int(details.get("line") or 1), int(details.get("col") or 1)
-    start = sum(len(one) + 1 for one in statement.text.split("\n")[: line - 1]) + end - len(found)
+    start, length = place_of_error(statement, error)
+    found = statement.text[start : start + length]
     where = f'at or near "{found}"' if found.strip() else "at the end"
-    place: Span = (max(start, 0), max(len(found), 1))
     return statement.refuse(
         "syntax",
         f"syntax error {where}, read as {statement.dialect}",
         hint="Write it for that dialect, or say '-- dialect: duckdb' at the top of the file.",
-        span=place,
+        span=(start, length),
     )
+
+
+def place_of_error(statement: Statement, error: ParseError) -> Span:
+    """Return where sqlglot stopped reading a statement."""
+    details = error.errors[0] if error.errors else {}
+    line, end = int(details.get("line") or 1), int(details.get("col") or 1)
+    length = len(str(details.get("highlight") or "x"))
+    start = sum(len(one) + 1 for one in statement.text.split("\n")[: line - 1]) + end - length
+    return max(start, 0), length
 
 
 def _names_of_answers(tree: Node) -> frozenset[str]:
@@ -205,6 +214,8 @@ def _reason(node: Node, dialect: str, types: Types) -> str | None:
             return (
                 f"whether this division has a rest in {dialect} depends on types that are not known"
             )
+    if isinstance(node, _ORDERED) and "text" in _kinds_below(node, types):
+        return f"the order of texts in {dialect} depends on the database's collation"
     if dialect == POSTGRES:
         rule = POSTGRES_FUNCTIONS.get(type(node))
         if rule is not None:
@@ -223,7 +234,13 @@ def _reason(node: Node, dialect: str, types: Types) -> str | None:
     return None
 
 
+def _kinds_below(node: Node, types: Types) -> set[str | None]:
+    return {kind_of(part, types) for part in node.iter_expressions()}
+
+
 def _hint(node: Node) -> str:
+    if isinstance(node, _ORDERED):
+        return "List the values, as in x IN ('a', 'b'), or write the statement for DuckDB."
     if isinstance(node, (exp.Div, exp.Sum)):
         return "Multiply by 1.0 first, as in 1.0 * a / b, or ask for AVG."
     if isinstance(node, exp.Cast):
@@ -243,11 +260,3 @@ def _common(node: Node, types: Types) -> Node:
 
 def _grouped(node: Node) -> Node:
     return exp.Paren(this=node.copy()) if isinstance(node, exp.Binary) else node.copy()
-
-
-def _span(node: Node) -> Span | None:
-    places = [part.meta for part in node.walk() if "start" in part.meta]
-    if not places:
-        return None
-    start = min(place["start"] for place in places)
-    return start, max(place["end"] for place in places) + 1 - start

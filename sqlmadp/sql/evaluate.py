@@ -8,6 +8,7 @@ An error there concerns declared values, which are public, so it may be reported
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from sqlmadp.sql.cell_tables import CellTables, scatter
 from sqlmadp.sql.factor import Factor, TooManyCellsError
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.locked import quote
-from sqlmadp.sql.products import Term, terms_of
+from sqlmadp.sql.products import Terms, terms_of
 from sqlmadp.sql.sandbox import Sandbox, explain
 from sqlmadp.sql.stopwatch import TooSlowError
 from sqlmadp.sql.tree import Node, column_names, text
@@ -31,8 +32,15 @@ FALSE, NULL, TRUE = 0, 1, 2
 """Truth values, ordered so that AND is the minimum and OR the maximum."""
 
 _BATCH = 50
+_CONSTANTS = 500
 _TRIAL, _ALONE = 0.2, 0.6
 """The parts of the allowed time for evaluating many predicates at once, and one by itself."""
+
+NO_NUMBERS = ("DATE", "TIMESTAMP")
+"""Types whose values are not summed."""
+
+CONFIRMED_CELLS = 1 << 12
+"""Confirm products of columns on at most this many cells, and look at all cells otherwise."""
 
 Texts = NDArray[np.object_]
 
@@ -51,6 +59,14 @@ class EvaluationError(Exception):
     def __init__(self, node: Node, message: str) -> None:
         super().__init__(message)
         self.node, self.message = node, message
+
+
+class ManyValuesError(EvaluationError):
+    """A key has more values than there may be groups; a condition may leave fewer of them."""
+
+    def __init__(self, node: Node, count: int) -> None:
+        super().__init__(node, f"it has {count:,} values")
+        self.count = count
 
 
 _WRONG = (EvaluationError, SlowExpressionError, TooManyCellsError)
@@ -83,6 +99,16 @@ class Argument:
     """The DuckDB type of the values."""
 
 
+def binned(argument: Argument, bins: int) -> Argument:
+    """Return an argument with neighbouring values merged into at most so many, the middle ones."""
+    count = len(argument.texts)
+    width = -(-count // bins)
+    middles = np.minimum(np.arange(0, count, width) + (width - 1) // 2, count - 1)
+    values = argument.factor.values
+    factor = argument.factor.map(np.where(values < 0, values, values // width)).reduce()
+    return Argument(factor, argument.texts[middles], argument.numbers[middles], argument.type)
+
+
 class Evaluator:
     """Evaluates resolved expressions over the cells of a domain, and remembers the results."""
 
@@ -93,7 +119,9 @@ class Evaluator:
         self._truths: dict[str, Factor] = {}
         self._keys: dict[str, KeyValues] = {}
         self._arguments: dict[str, Argument] = {}
+        self._terms: dict[str, Terms | None] = {}
         self._found: dict[str, list[float]] = {}
+        self._constants: dict[str, tuple[float | None, str]] = {}
 
     def prepare(self, predicates: Iterable[Node]) -> None:
         """Evaluate many predicates at once, which is faster than one by one."""
@@ -145,23 +173,70 @@ class Evaluator:
             self._arguments[key] = self._evaluate_argument(node)
         return self._arguments[key]
 
-    def terms(self, node: Node) -> tuple[Term, ...] | None:
-        """Return what is summed as products of functions of single columns; None if it is none."""
+    def terms(self, node: Node) -> Terms | None:
+        """Return what is summed as products of functions of single columns; None if it is none.
 
-        def values(part: Node) -> NDArray[np.float64]:
-            found = self.argument(part)
-            (name,) = column_names(part)
-            size = self.domain.column(name).size
-            if not found.factor.columns:
-                places = np.full(size, int(found.factor.values))
-            else:
-                places = found.factor.values[found.factor.partitions[0].labels]
-            return np.asarray(np.append(found.numbers, np.nan)[places])
+        DuckDB has the last word: on the cells where the functions are smallest and largest, and
+        where they are NULL, the products must be what DuckDB makes of the whole expression.
+        """
+        key = text(node)
+        if key not in self._terms:
+            found = self._product_terms(node)
+            if found is not None and len(found.present) > 1 and not self._confirmed(node, found):
+                found = None
+            self._terms[key] = found
+        return self._terms[key]
 
+    def _product_terms(self, node: Node) -> Terms | None:
         try:
-            return terms_of(node, values)
+            return terms_of(node, self._numbers)
         except _WRONG:
             return None  # A part fails where the whole does not.
+
+    def _numbers(self, node: Node) -> NDArray[np.float64]:
+        """Return the value of an expression of one column on every cell; NaN where it is NULL."""
+        columns = self._cells.columns(node)
+        source, number = self._cells.product(columns)
+        sql = text(node)
+        if self._type(node, f"SELECT ({sql}) AS value, 0 AS cell FROM {source}", 0) in NO_NUMBERS:
+            raise EvaluationError(node, "its values are no numbers")
+        fetched = self._fetch(
+            node,
+            f"SELECT {number} AS cell, TRY_CAST(({sql}) AS DOUBLE) AS value, "
+            f"({sql}) IS NULL AS missing FROM {source}",
+        )
+        missing = np.asarray(fetched["missing"], dtype=bool)
+        values = np.ma.filled(np.ma.asarray(fetched["value"], dtype=np.float64), np.nan)
+        if not np.isfinite(values[~missing]).all():
+            raise EvaluationError(node, "its values are no finite numbers")
+        found = np.empty(len(values))
+        found[np.asarray(fetched["cell"], dtype=np.int64)] = np.where(missing, np.nan, values)
+        return found
+
+    def _confirmed(self, node: Node, terms: Terms) -> bool:
+        columns = [c for c in self.domain.columns if c.name in terms.present]
+        cells = {}
+        for column in columns:
+            vectors = [term.functions[column.name] for term in terms.terms]
+            there = np.flatnonzero(terms.present[column.name] > 0)
+            if not len(there):
+                return False
+            ends = [there[end(v[there])] for v in vectors for end in (np.argmin, np.argmax)]
+            missing = np.flatnonzero(terms.present[column.name] == 0)[:1]
+            cells[column.name] = np.unique([*ends, *missing]).astype(np.int64)
+        if math.prod(map(len, cells.values())) > CONFIRMED_CELLS:
+            return False
+        source, number = self._cells.product(columns, cells)
+        ours = terms.at(cells).transpose(
+            [list(terms.present).index(column.name) for column in columns]
+        )
+        sql = f"SELECT {number} AS cell, TRY_CAST(({text(node)}) AS DOUBLE) AS value FROM {source}"
+        fetched = self._fetch(node, sql)
+        order = np.argsort(np.asarray(fetched["cell"]))
+        theirs = np.ma.filled(np.ma.asarray(fetched["value"], dtype=np.float64), np.nan)[order]
+        # NULL adds nothing to a sum, as 0 does.
+        pair = np.nan_to_num(ours.reshape(-1)), np.nan_to_num(theirs)
+        return bool(np.allclose(*pair, rtol=1e-9, atol=1e-9))
 
     def _evaluate_argument(self, node: Node) -> Argument:
         columns = self._cells.columns(node)
@@ -171,7 +246,7 @@ class Evaluator:
         kind = self._type(node, values)
         as_number = (
             "epoch_us(CAST(value AS TIMESTAMP))"
-            if kind in ("DATE", "TIMESTAMP")
+            if kind in NO_NUMBERS
             else "TRY_CAST(value AS DOUBLE)"
         )
         fetched = self._fetch(
@@ -194,22 +269,35 @@ class Evaluator:
             kind,
         )
 
-    def _type(self, node: Node, sql: str) -> str:
+    def _type(self, node: Node, sql: str, place: int = 1) -> str:
         try:
-            return self.sandbox.types(sql)[1]
+            return self.sandbox.types(sql)[place]
         except duckdb.Error as error:
             raise EvaluationError(node, explain(error)[0]) from None
 
+    def prepare_constants(self, nodes: Iterable[Node]) -> None:
+        """Evaluate many constant expressions at once, which is faster than one by one."""
+        by_text = {text(node): node for node in nodes}
+        missing = [node for sql, node in by_text.items() if sql not in self._constants]
+        for start in range(0, len(missing), _CONSTANTS):
+            # Whichever of them fails says so when it is asked for by itself.
+            with suppress(EvaluationError):
+                self._evaluate_constants(missing[start : start + _CONSTANTS])
+
     def constant(self, node: Node) -> tuple[float | None, str]:
         """Return a constant expression as DOUBLE, and its type."""
-        sql = text(node)
+        if text(node) not in self._constants:
+            self._evaluate_constants([node])
+        return self._constants[text(node)]
+
+    def _evaluate_constants(self, nodes: Sequence[Node]) -> None:
+        listed = ", ".join(f"CAST(({text(n)}) AS DOUBLE), typeof({text(n)})" for n in nodes)
         try:
-            ((value, kind),) = self.sandbox.execute(
-                f"SELECT CAST(({sql}) AS DOUBLE), typeof({sql})"
-            ).fetchall()
+            (row,) = self.sandbox.execute(f"SELECT {listed}").fetchall()
         except duckdb.Error as error:
-            raise EvaluationError(node, explain(error)[0]) from None
-        return value, kind
+            raise EvaluationError(nodes[0], explain(error)[0]) from None
+        pairs = zip(row[::2], row[1::2], strict=True)
+        self._constants.update(zip(map(text, nodes), pairs, strict=True))
 
     def along(self, name: str, node: Node, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return an expression of one real column at given values of it, as DOUBLE."""
@@ -252,6 +340,7 @@ class Evaluator:
         source, number = self._cells.product(columns)
         sql = text(node)
         values = f"SELECT {number} AS cell, ({sql}) AS value FROM {source}"
+        self._require_few_values(node, columns, values)
         # DuckDB decides which values are equal; the first cell stands for all equal ones.
         fetched = self._fetch(
             node,
@@ -268,6 +357,15 @@ class Evaluator:
         null = np.array([text is None for text in texts], dtype=bool)[found.values]
         factor = found.map(np.where(null & _undeclared(columns), ~found.values, found.values))
         return KeyValues(factor.reduce(), texts, self._type(node, values))
+
+    def _require_few_values(self, node: Node, columns: Sequence[Column], values: str) -> None:
+        """Refuse a key of more values than there may be groups, before all of them are held."""
+        most = self.limits.groups
+        if math.prod(column.size for column in columns) > most:
+            counted = f"SELECT COUNT(DISTINCT value) AS count FROM ({values})"
+            count = int(self._fetch(node, counted)["count"][0])
+            if count > most:
+                raise ManyValuesError(node, count)
 
     def _fetch(self, node: Node, sql: str, part: float = _ALONE) -> dict[str, NDArray[np.generic]]:
         try:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.schema.marginal import Partition
+from sqlmadp.table.partition import Partition, common
 
 Integers = NDArray[np.int64]
 
@@ -39,7 +39,7 @@ class Factor:
     columns: tuple[str, ...]
     partitions: tuple[Partition, ...]
     values: Integers
-    """One axis a column, as long as its partition has groups."""
+    """One axis per column, as long as its partition has pieces."""
 
     def reduce(self) -> Factor:
         """Return the same function with cells merged and columns dropped wherever possible."""
@@ -49,13 +49,13 @@ class Factor:
         axis = 0
         for name, partition in zip(self.columns, self.partitions, strict=True):
             groups = _equal_slices(values, axis)
-            _, first = np.unique(groups.labels, return_index=True)
-            values = values.take(first, axis=axis)
+            values = values.take(groups.first_values, axis=axis)
             if groups.size == 1:
                 values = values.squeeze(axis)
                 continue
             columns.append(name)
-            partitions.append(Partition(groups.labels[partition.labels]))
+            same = groups.size == partition.size
+            partitions.append(partition if same else groups.restricted(partition.pieces))
             axis += 1
         return Factor(tuple(columns), tuple(partitions), values)
 
@@ -67,25 +67,25 @@ class Factor:
 def _equal_slices(values: Integers, axis: int) -> Partition:
     """Return which positions of an axis hold equal slices."""
     if values.ndim == 1:
-        return Partition.of(values)
+        return Partition.flat(values)
     numbers: dict[bytes, int] = {}
     labels = [
         numbers.setdefault(row.tobytes(), len(numbers)) for row in np.moveaxis(values, axis, 0)
     ]
-    return Partition(np.array(labels, dtype=np.int64))
+    return Partition.flat(np.array(labels, dtype=np.int64))
 
 
 def align(factors: Iterable[Factor], limit: int) -> tuple[Factor, list[Integers]]:
     """Return a zero factor of all columns, and every factor's values, broadcastable to it.
 
-    Its axes are in alphabetical order, as those of a marginal are.
+    Its axes are in alphabetical order, as scopes are.
     """
     factors = list(factors)
     finest: dict[str, Partition] = {}
     for factor in factors:
         for name, partition in zip(factor.columns, factor.partitions, strict=True):
             known = finest.get(name)
-            finest[name] = partition if known is None else known.refine(partition)
+            finest[name] = partition if known is None else common([known, partition])
     columns = tuple(sorted(finest))
     shape = tuple(finest[name].size for name in columns)
     if math.prod(shape) > limit:
@@ -98,7 +98,7 @@ def _spread(factor: Factor, columns: tuple[str, ...], finest: dict[str, Partitio
     values = factor.values
     for axis, (name, partition) in enumerate(zip(factor.columns, factor.partitions, strict=True)):
         if partition.size != finest[name].size:  # Finer by refinement, so equal when as large.
-            values = values.take(partition.coarsen(finest[name]), axis=axis)
+            values = values.take(partition.pieces[finest[name].first_values], axis=axis)
     present = {name: axis for axis, name in enumerate(factor.columns)}
     values = values.transpose([present[name] for name in columns if name in present])
     return values.reshape([finest[name].size if name in present else 1 for name in columns])

@@ -12,6 +12,7 @@ Every node knows its place in the text: ``start`` and ``end`` of its ``meta``.
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any, ClassVar, Final, cast
 
@@ -23,6 +24,9 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 Node = exp.Expr
+
+# What sqlglot warns of is refused here; a program that collects its messages still gets them.
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
 class Prefix(exp.Unary):
@@ -52,14 +56,20 @@ _NESTED = (
 )
 _AROUND = (*_NESTED, exp.Bracket, exp.Cast, exp.Collate)
 _BARE = (exp.Paren, exp.Dot, exp.PropertyEQ)
-_UNITS = frozenset(
-    f"{unit}{ending}"
+_UNITS = {
+    f"{unit}{ending}": unit
     for unit in (
-        *("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"),
-        *("WEEK", "QUARTER", "DECADE", "MILLENNIUM"),
+        *("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "WEEK", "QUARTER", "DECADE"),
+        *("CENTURY", "MILLENNIUM"),
     )
     for ending in ("", "S")
-) | {"CENTURY", "CENTURIES", "MILLENNIA"}
+} | {
+    "CENTURIES": "CENTURY",
+    "MILLENNIA": "MILLENNIUM",
+    **dict.fromkeys(("MILLISECOND", "MILLISECONDS"), "MILLISECONDS"),
+    **dict.fromkeys(("MICROSECOND", "MICROSECONDS"), "MICROSECONDS"),
+}
+"""Words for units of time, and what DuckDB makes of them in EXTRACT."""
 _TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "trim"}
 
 
@@ -68,6 +78,7 @@ class _Parser(DuckDBParser):
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         "CAST": lambda self: self._parse_cast(True),
         "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
+        "IFNULL": lambda self: self._call("coalesce", *self._parse_function_args()),
         "EXTRACT": lambda self: self._parse_date_part(),
         "SUBSTRING": lambda self: self._parse_keyword_call("substring", "FROM", "FOR"),
         "OVERLAY": lambda self: self._parse_keyword_call("overlay", "PLACING", "FROM", "FOR"),
@@ -77,6 +88,7 @@ class _Parser(DuckDBParser):
     NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         "CASE": lambda self: self._parse_case(),
+        "MAP": lambda self: self._parse_map(),
         "ANY": lambda self: self.expression(exp.Any(this=self._parse_bitwise())),
         "@": lambda self: self.expression(Prefix(this=self._parse_unary(), sign="@")),
     }
@@ -171,6 +183,26 @@ class _Parser(DuckDBParser):
             found.set("negate", True)
         return found
 
+    def _parse_bracket(self, this: Any = None) -> Any:
+        found = super()._parse_bracket(this)
+        if isinstance(this, exp.Column) and isinstance(found, exp.Array):
+            found.set("named", True)  # ARRAY[...]
+        return found
+
+    def _negate_range(self, this: Any = None) -> Any:
+        if isinstance(this, exp.Is):  # x NOT NULL
+            this.set("negate", True)
+            return this
+        return super()._negate_range(this)
+
+    def _parse_cte(self) -> Any:
+        found: Any = super()._parse_cte()
+        values = found.this.find(exp.Values) if found is not None else None
+        if values is not None and values.alias == "_values":
+            values.set("alias", None)  # AS (VALUES ...), which sqlglot makes a SELECT of.
+            found.set("this", values.pop())
+        return found
+
     def _parse_ordered(self, parse_method: Any = None) -> Any:
         this = parse_method() if parse_method else self._parse_disjunction()
         if not this:
@@ -233,13 +265,15 @@ class _Parser(DuckDBParser):
         unit: Any = self._parse_var_or_string()
         if unit is None or not (self._match(TokenType.FROM) or self._match(TokenType.COMMA)):
             self.raise_error("Expected a unit and FROM in EXTRACT")
-        name = unit.name if unit.is_string or unit.name.upper() not in _UNITS else unit.name.upper()
+        name = unit.name if unit.is_string else _UNITS.get(unit.name.upper(), unit.name)
         return self._call("date_part", exp.Literal.string(name), self._parse_disjunction())
 
     def _parse_keyword_call(self, name: str, *words: str) -> Any:
         arguments: list[Any] = list(self._parse_function_args())
         for word in words:
             if self._match_text_seq(word):
+                if (name, word, len(arguments)) == ("substring", "FOR", 1):
+                    arguments.append(exp.Literal.number(1))  # From its start.
                 arguments.append(self._parse_bitwise())
         return self._call(name, *arguments)
 
@@ -266,6 +300,9 @@ class _Generator(DuckDBGenerator):
         Lookup: lambda self, node: self.lookup_sql(node),
         exp.Pow: lambda self, node: self.binary(node, node.args["sign"]),
         exp.StartsWith: lambda self, node: self.binary(node, "^@"),
+        exp.Array: lambda self, node: (
+            f"{'ARRAY' if node.args.get('named') else ''}[{self.expressions(node, flat=True)}]"
+        ),
     }
     top: Node | None = None
 

@@ -1,10 +1,10 @@
-"""Groups: from masks and group keys to the rows of blocks, without the product of all columns.
+"""Groups: from masks and group keys to numbered groups, without the product of all columns.
 
 Factors that share a column, directly or through others, form a *component*; factors of
 different components are independent, so the groups of a statement are all combinations
-of its components' groups, and its matrix is a Kronecker product of small ones:
+of its components' groups:
 
-    row = (group of component 1, group of component 2, ...)      entry = product of entries
+    group = (group of component 1, group of component 2, ...)
 
 A component is stored as the group number of each of its cells (-1 where a cell is not
 counted), never as a matrix.  The FILTER of an aggregate may tie components together for
@@ -20,15 +20,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
-from sqlmadp.schema.marginal import TOTAL, Block, Marginal, row_major_strides
-from sqlmadp.sql.factor import Factor, Integers, TooManyCellsError, align
+from sqlmadp.sql.factor import Factor, Integers, align
 from sqlmadp.sql.limits import Limits
+from sqlmadp.table.rows import row_major_strides
 
 OUT = -1
 """The group of a cell that is not counted."""
@@ -130,65 +127,17 @@ def _distinct(table: Integers) -> tuple[Integers, Integers]:
     return table[first], place
 
 
-@dataclass(frozen=True, eq=False)
-class Values:
-    """What an aggregate adds up, on every cell of its columns: the number of a value, or -1."""
+def tied(
+    groups: Groups, masks: Sequence[Factor], values: Factor | None = None, count: int = 1
+) -> list[Factor]:
+    """Return factors of no common column that add up to the number of a cell's group, or OUT.
 
-    factor: Factor
-    weights: NDArray[np.float64]
-    """What one record of each value adds."""
-
-
-def block(groups: Groups, masks: Sequence[Factor], values: Values | None = None) -> Block:
-    """Return one row a group: what a record of each cell adds to it, where all masks hold."""
-    return _block(groups, masks, values, histogram=False)
-
-
-def histogram(groups: Groups, masks: Sequence[Factor], values: Values) -> Block:
-    """Return one row for every group and value, the values of a group together."""
-    return _block(groups, masks, values, histogram=True)
-
-
-def _block(
-    groups: Groups, masks: Sequence[Factor], values: Values | None, *, histogram: bool
-) -> Block:
-    strides = row_major_strides([component.size for component in groups.components])
-    count = 1 if values is None else max(1, len(values.weights))
-    # A component's group number becomes what it adds to the number of the combination, and the
-    # number of the value is carried along below it.
-    steps = [
-        _scaled(component.factor, stride * count)
-        for component, stride in zip(groups.components, strides, strict=True)
-    ]
-    steps += [] if values is None else [values.factor]
-    factors = [*steps, *masks]
-    parts = [
-        _tie(
-            [factors[place] for place in places if place < len(steps)],
-            [factors[place] for place in places if place >= len(steps)],
-            groups.limits,
-        )
-        for places in connected([factor.columns for factor in factors])
-    ]
-    rows = groups.size * count if histogram else groups.size
-    if groups.size == 0 or any((part.values == OUT).all() for part in parts):
-        return Block(TOTAL, sparse.csr_array((rows, 1), dtype=np.float64))
-    marginal, numbers, cells = _product(parts, groups.limits)
-    combination, value = np.divmod(numbers, count)
-    row = groups.rank[combination]
-    added = np.ones(len(row)) if values is None or histogram else values.weights[value]
-    matrix = sparse.csr_array(
-        (added, (row * count + value if histogram else row, cells)), shape=(rows, marginal.size)
-    )
-    matrix.eliminate_zeros()
-    return Block(marginal, matrix)
-
-
-def tied(groups: Groups, masks: Sequence[Factor]) -> list[Factor]:
-    """Return factors of no common column that add up to the number of a cell's group, or OUT."""
+    With ``values``, which number ``count`` of them: to ``group * count + value``.
+    """
     strides = row_major_strides([component.size for component in groups.components])
     pairs = zip(groups.components, strides, strict=True)
-    steps = [_scaled(component.factor, stride) for component, stride in pairs]
+    steps = [_scaled(component.factor, stride * count) for component, stride in pairs]
+    steps += [] if values is None else [values]
     factors = [*steps, *masks]
     return [
         _tie(
@@ -215,31 +164,6 @@ def _tie(steps: list[Factor], masks: list[Factor], limits: Limits) -> Factor:
     for array in arrays[len(steps) :]:
         inside &= array == 1
     return zero.map(np.where(inside, total, OUT)).reduce()
-
-
-def _product(parts: Sequence[Factor], limits: Limits) -> tuple[Marginal, Integers, Integers]:
-    """Return the marginal of all parts, and the number and cell of every combination."""
-    partition_of = {
-        name: partition
-        for part in parts
-        for name, partition in zip(part.columns, part.partitions, strict=True)
-    }
-    scope = tuple(sorted(partition_of))
-    marginal = Marginal(scope, tuple(partition_of[name] for name in scope))
-    if marginal.size > limits.block_cells:
-        raise TooManyCellsError(scope, marginal.size, limits.block_cells, "block_cells")
-    strides = dict(zip(scope, row_major_strides(marginal.shape), strict=True))
-    numbers = cells = np.zeros(1, dtype=np.int64)
-    for part in parts:
-        steps = [
-            np.arange(n) * strides[name]
-            for name, n in zip(part.columns, part.values.shape, strict=True)
-        ]
-        offsets = reduce(np.add.outer, steps, np.zeros((), dtype=np.int64))
-        inside = part.values != OUT
-        numbers = np.add.outer(numbers, part.values[inside]).reshape(-1)
-        cells = np.add.outer(cells, offsets[inside]).reshape(-1)
-    return marginal, numbers, cells
 
 
 def connected(scopes: Sequence[Iterable[str]]) -> list[list[int]]:

@@ -21,12 +21,22 @@ class Limits:
     """Characters that one statement may have."""
     nesting: int = 100
     """Expressions and subqueries that may stand inside each other."""
-    parts: int = 100_000
+    parts: int = 20_000
     """Parts that a statement may have once aliases are replaced by what they stand for."""
     in_list: int = 10_000
     """Values that one IN list, and terms that one AND or OR, may have."""
+    blocks: int = 200
+    """SELECTs over the private table that one statement may hold."""
+    expressions: int = 400
+    """Predicates, keys and values that DuckDB must evaluate for one statement, each once."""
+    keys: int = 60
+    """Expressions that one SELECT may group by."""
+    grouping_sets: int = 2048
+    """Grouping sets that one SELECT may have."""
     predicate_cells: int = 2**22
     """Cells of the columns that one expression must look at together."""
+    evaluated_cells: int = 2**25
+    """Cells of all these expressions together, each counted with those of its own columns."""
     block_cells: int = 2**24
     """Cells that one aggregate may tell apart."""
     groups: int = 1_000_000
@@ -39,6 +49,8 @@ class Limits:
     """CPU seconds that evaluating one expression over declared values may take."""
     outer_seconds: int = 20
     """CPU seconds that running what stands around the private blocks may take."""
+    sql_memory: int = 256
+    """Megabytes that DuckDB may take for one of those; it never writes to a disk instead."""
     memory: int = 8192
     """Megabytes that counting with DuckDB or a Spark of one's own, and then measuring, may take."""
 

@@ -57,17 +57,20 @@ def unchosen(tree: Node) -> Node:
     That is HAVING over a block, QUALIFY, ORDER BY and LIMIT.  A condition stays where a window or
     an aggregate counts on it.
     """
-    copy = tree.copy()
-    for name in ("order", "limit", "offset", "qualify"):
-        copy.set(name, None)
-    if isinstance(copy, exp.Select):
-        counted = copy.args.get("group") is not None or any(
+    dropped = [name for name in ("order", "limit", "offset", "qualify") if tree.args.get(name)]
+    if isinstance(tree, exp.Select) and tree.args.get("where") is not None:
+        counted = tree.args.get("group") is not None or any(
             isinstance(part, exp.Window) or is_aggregate(part)
-            for item in copy.expressions
+            for item in tree.expressions
             for part in walk(item)
         )
-        if not counted and copy.args.get("distinct") is None:
-            copy.set("where", None)
+        if not counted and tree.args.get("distinct") is None:
+            dropped.append("where")
+    if not dropped:
+        return tree
+    copy = tree.copy()
+    for name in dropped:
+        copy.set(name, None)
     copy.meta.pop("sql", None)
     return copy
 
@@ -245,6 +248,8 @@ def crossed_rows(tree: Node, sizes: Mapping[str, int]) -> int:
 
 def _rows(node: Node, sizes: Mapping[str, int]) -> tuple[int, int]:
     """Return the rows of a query, and the most rows that anything inside it makes."""
+    if isinstance(node, exp.Values):
+        return len(node.expressions), 0
     known, most = dict(sizes), 0
     given = node.args.get("with_")
     for cte in given.expressions if given is not None else ():

@@ -1,5 +1,6 @@
 """A locked DuckDB: in memory, without any way to files, networks, extensions or this program.
 
+It never spills: what does not fit its memory fails, and nothing is written to any directory.
 Statements are bound in one (``sandbox``), and what runs around the counts runs in another, over
 released answers (``answer.rows``).
 """
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 import duckdb
 
 from sqlmadp.schema.domain import PublicTable
+from sqlmadp.sql.limits import DEFAULT
 
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,
@@ -19,7 +21,9 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
     "preserve_insertion_order": True,
     "threads": 1,
-    "memory_limit": "1GB",
+    # DuckDB would write what does not fit its memory into a directory where the program runs.
+    "temp_directory": "",
+    "max_temp_directory_size": "0MB",
     # More than any limit of nesting, since printing an expression adds parentheses.
     "max_expression_depth": 1000,
     "errors_as_json": True,
@@ -35,9 +39,10 @@ MACROS = (
 """Functions that statements may use beside DuckDB's own."""
 
 
-def locked_connection() -> duckdb.DuckDBPyConnection:
-    """Return an empty in-memory DuckDB without any way out."""
-    connection = duckdb.connect(":memory:", config=SETTINGS)
+def locked_connection(megabytes: int = DEFAULT.sql_memory) -> duckdb.DuckDBPyConnection:
+    """Return an empty in-memory DuckDB without any way out, which takes at most ``megabytes``."""
+    limits = {"memory_limit": f"{megabytes}MiB"}
+    connection = duckdb.connect(":memory:", config=SETTINGS | limits)
     for macro in MACROS:
         connection.execute(macro)
     # The two last doors: TIMESTAMPTZ arithmetic would follow the machine's time zone,

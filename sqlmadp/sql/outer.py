@@ -13,14 +13,13 @@ from sqlmadp.sql.aggregates import LINEAR
 from sqlmadp.sql.bound import BoundQuery, PrivateBlock
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.kinds import Kind
-from sqlmadp.sql.lenient import with_try_casts
 from sqlmadp.sql.limits import advice
 from sqlmadp.sql.linear import Tables, crossed_rows, shape_of
 from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.sandbox import ResultColumns, explain
 from sqlmadp.sql.split import Divided
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.tree import text
+from sqlmadp.sql.tree import Made, Node, parts_of, text
 from sqlmadp.sql.undeclared import undeclared_values
 
 
@@ -35,8 +34,9 @@ def bound_query(
     _require_few_rows(statement, divided, blocks, evaluator)
     top = divided.top
     tracked = top is not None and top.tracked
-    shape = shape_of(divided.untouched, len(columns) + tracked, _tables(blocks, evaluator.domain))
-    lenient, untouched = (with_try_casts(t) for t in (divided.tree, divided.untouched))
+    unchosen = divided.untouched
+    shape = shape_of(unchosen, len(columns) + tracked, _tables(blocks, evaluator.domain))
+    lenient, untouched = _with_try_casts(divided.tree), _with_try_casts(unchosen)
     return BoundQuery(
         statement=statement,
         blocks=blocks,
@@ -44,7 +44,7 @@ def bound_query(
         columns=columns,
         tracked=tracked,
         top=next((n for n, b in enumerate(blocks) if top is not None and b.name == top.name), 0),
-        untouched=text(untouched or divided.untouched),
+        untouched=text(untouched or unchosen),
         lenient=None if lenient is None else text(lenient),
         measures=top.measures if top is not None and tracked else (None,) * len(columns),
         kinds=shape.kinds[: len(columns)],
@@ -136,3 +136,33 @@ def _copied_types(top: Resolved | None, blocks: tuple[PrivateBlock, ...]) -> tup
     types = next(dict(block.columns) for block in blocks if block.name == top.name)
     names = [item.unalias().name for item in top.outer.expressions[:-1]]
     return tuple(types[name] for name in names)
+
+
+# Casts of answers that may not fit.  CAST(COUNT(*) AS TINYINT) fails in DuckDB for a count above
+# 127, and whether it does depends on noise.  What is charged is answered, so the rest of such a
+# statement is run again with TRY_CAST.  A cast of nothing but constants and group keys is left
+# alone: it fails whatever the answers are, and does so before anything is charged.
+
+
+def _with_try_casts(tree: Made) -> Made | None:
+    """Return a statement over answers with TRY_CAST for every CAST of them; None if it has none."""
+    if tree.find(exp.Cast) is None:
+        return None
+    copy = tree.copy()
+    for node in copy.walk():
+        node.meta.pop("sql", None)  # Its text is about to change.
+    casts = [
+        node
+        for node in copy.find_all(exp.Cast)
+        if not isinstance(node, exp.TryCast) and not _is_public(node.this)
+    ]
+    for node in casts:
+        node.replace(exp.TryCast(this=node.this, to=node.to))
+    return copy if casts else None
+
+
+def _is_public(node: Node) -> bool:
+    """Tell whether an expression is made of constants and of the keys of a block alone."""
+    columns = node.find_all(exp.Column)
+    keys = all(parts_of(column)[-1].startswith(("__k", "__g")) for column in columns)
+    return keys and node.find(exp.Query) is None

@@ -1,7 +1,9 @@
 """Predicates: three-valued logic over declared values.
 
 A predicate is split at AND, OR and NOT into its largest pieces of a single column; a piece
-that mixes columns is left whole.  DuckDB evaluates every piece over its own columns, and
+that mixes columns is left whole.  The terms of one AND or OR that look at the same column are one
+piece, so that a chain of a thousand terms is evaluated a few times, not a thousand times.  DuckDB
+evaluates every piece over its own columns, and
 the pieces are put together by Kleene's logic:
 
     FALSE < NULL < TRUE        AND = min        OR = max        NOT reverses the order
@@ -18,10 +20,20 @@ from sqlglot import exp
 
 from sqlmadp.sql.evaluate import TRUE, EvaluationError, Evaluator
 from sqlmadp.sql.factor import Factor, align
-from sqlmadp.sql.tree import Node, case, column_names, conjunction, negation, terms
+from sqlmadp.sql.tree import (
+    Node,
+    case,
+    column_names,
+    conjunction,
+    connected_by,
+    negation,
+    terms,
+)
 
 Found = TypeVar("Found")
 
+_FEW = 50
+"""Look for the one predicate that fails among at most this many."""
 _FOLD: dict[type[exp.Expr], np.ufunc] = {exp.And: np.minimum, exp.Or: np.maximum}
 
 
@@ -36,11 +48,16 @@ def conjuncts(node: Node, *, negated: bool = False) -> Iterator[Node]:
         yield negation(node) if negated else node
 
 
-def pieces(node: Node) -> Iterator[Node]:
-    """Yield the pieces of a predicate that DuckDB evaluates."""
+def pieces(nodes: Sequence[Node]) -> Iterator[Node]:
+    """Yield the pieces that DuckDB evaluates, of predicates that must all be true."""
+    for places in _alike(nodes):
+        yield from _pieces(_whole(exp.And, [nodes[place] for place in places]))
+
+
+def _pieces(node: Node) -> Iterator[Node]:
     if _splits(node):
         for child in _operands(node):
-            yield from pieces(child)
+            yield from _pieces(child)
     else:
         yield node
 
@@ -69,10 +86,21 @@ def mask(node: Node, evaluator: Evaluator) -> Factor:
 
 def masks(nodes: Sequence[Node], evaluator: Evaluator, guards: Sequence[Node] = ()) -> list[Factor]:
     """Return the masks of predicates that must all be true, beside those of ``guards``."""
-    return [
-        guarded(node, [*guards, *nodes[:place]], lambda part: mask(part, evaluator))
-        for place, node in enumerate(nodes)
-    ]
+
+    def masked(node: Node, before: int) -> Factor:
+        return guarded(node, [*guards, *nodes[:before]], lambda part: mask(part, evaluator))
+
+    found: list[Factor] = []
+    for places in _alike(nodes):
+        try:
+            together = _whole(exp.And, [nodes[place] for place in places])
+            found.append(masked(together, places[0]))
+        except EvaluationError:
+            if not 1 < len(places) <= _FEW:
+                raise
+            # One of them may hold the others back from where it fails.
+            found.extend(masked(nodes[place], place) for place in places)
+    return found
 
 
 def guarded(node: Node, guards: Sequence[Node], evaluate: Callable[[Node], Found]) -> Found:
@@ -94,4 +122,21 @@ def _splits(node: Node) -> bool:
 
 
 def _operands(node: Node) -> list[Node]:
-    return [node.this] if isinstance(node, exp.Not) else terms(node)
+    if isinstance(node, exp.Not):
+        return [node.this]
+    own = terms(node)
+    return [_whole(type(node), [own[place] for place in places]) for places in _alike(own)]
+
+
+def _alike(nodes: Sequence[Node]) -> list[list[int]]:
+    """Return the places of predicates, those that are evaluated over the same column together."""
+    found: dict[object, list[int]] = {}
+    for place, node in enumerate(nodes):
+        names = column_names(node)
+        # Terms that mix columns stay by themselves, since what splits must become smaller.
+        found.setdefault(names if len(names) == 1 else place, []).append(place)
+    return list(found.values())
+
+
+def _whole(kind: type[exp.Expr], nodes: Sequence[Node]) -> Node:
+    return nodes[0] if len(nodes) == 1 else connected_by(kind, nodes)

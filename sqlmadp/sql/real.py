@@ -9,7 +9,7 @@ occurs only in
     IS [NOT] NULL
 
 In the last two of the comparisons, and in a step function, the column goes through a chain of
-monotone operations with constants.  DuckDB's own values of the chain say where it steps: halving
+monotone operations with constants.  DuckDB's own values of the chain say where it steps: dividing
 the interval between two numbers until they are neighbours in DOUBLE finds each step exactly.
 """
 
@@ -59,6 +59,10 @@ _FIRST = frozenset({"/", "//", "round", "width_bucket"})
 """Functions that are monotone in their first operand only."""
 _MONOTONE = frozenset({*_ARITHMETIC, *_STEPS, "sqrt"})
 _STEP_TYPES = frozenset({"tinyint", "smallint", "int", "integer", "bigint", "hugeint", "int8"})
+
+
+_FAN, _AT_ONCE = 64, 4096
+"""Cut an interval into at most this many, and ask for about this many values at once."""
 
 
 @dataclass(frozen=True)
@@ -193,14 +197,17 @@ def _steps(use: Use, evaluator: Evaluator, statement: Statement) -> list[float]:
             )
         if (high - low <= 1).all():
             return [float(value) for value in np.sort(_number(high))]
-        middle = low + (high - low) // np.uint64(2)
-        at_middle = evaluator.along(use.column, use.expression, _number(middle))
-        low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
-        at_low, at_high = (
-            np.concatenate([at_low, at_middle]),
-            np.concatenate([at_middle, at_high]),
-        )
-        # Neighbours that were halved once more leave an empty lower half, which never differs.
+        # Few intervals are cut into many at once, since asking DuckDB takes longer than working.
+        fan = np.uint64(max(2, min(_FAN, _AT_ONCE // len(low))))
+        part = np.arange(1, fan, dtype=np.uint64)[:, None]
+        width = high - low
+        inner = low + width // fan * part + width % fan * part // fan
+        at_inner = evaluator.along(use.column, use.expression, _number(inner.reshape(-1)))
+        ends = np.vstack([low, inner, high])
+        at_ends = np.vstack([at_low, at_inner.reshape(inner.shape), at_high])
+        low, high = ends[:-1].reshape(-1), ends[1:].reshape(-1)
+        at_low, at_high = at_ends[:-1].reshape(-1), at_ends[1:].reshape(-1)
+        # Cutting neighbours once more leaves empty intervals, which never differ.
 
 
 def _same(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ further blocks of the statement) with a column ``__k0``, ``__k1``, ... for each 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import product
@@ -17,6 +18,7 @@ from sqlglot import exp
 
 from sqlmadp.sql.aggregates import Aggregate, Piece, describe, is_aggregate
 from sqlmadp.sql.check import GROUPINGS
+from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.names import Joined, Records, resolved
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import (
@@ -94,8 +96,11 @@ class Resolver:
         statement: Statement,
         name: str,
         subquery: Callable[[Node], Node],
+        *,
+        limits: Limits,
     ) -> None:
         """Prepare; ``subquery`` rewrites a subquery over answers."""
+        self._limits = limits
         self._tree, self._records, self._statement = tree, records, statement
         self._name, self._subquery = name, subquery
         self._items: list[Node] = tree.expressions
@@ -114,6 +119,7 @@ class Resolver:
         tree = self._tree
         sets = self._grouping_sets()
         keys = {text(key): key for grouping in sets for key in grouping}
+        self._require_few(len(keys), "keys", "keys")
         self._keys = {key: place for place, key in enumerate(keys)}
         items = [self._outer(item) for item in self._items]
         shown = [
@@ -163,6 +169,7 @@ class Resolver:
                 # DuckDB passes over constants, so that without another key there is one row.
                 free = [item for item in free if item.find(exp.Column) is not None]
             return [tuple(self._private(item) for item in free)]
+        self._require_few(math.prod(map(_set_count, elements)), "grouping_sets", "grouping sets")
         written = [part for element in elements for part in _parts(element)]
         spelled = {text(part) for part in written}
         found = [
@@ -178,6 +185,15 @@ class Resolver:
                 hint="Spell it the same way everywhere, with or without the name of its table.",
             )
         return found
+
+    def _require_few(self, count: int, limit: str, what: str) -> None:
+        most: int = getattr(self._limits, limit)
+        if count > most:
+            raise self._statement.refuse(
+                "too-many-groups",
+                f"the SELECT has {count:,} {what}; at most {most:,} are supported",
+                hint=f"Group by less at once. {advice(limit)}",
+            )
 
     @property
     def _groups_by_all(self) -> bool:
@@ -352,6 +368,15 @@ class Resolver:
             if len(places) == 1:
                 return integer(places[0] + 1)
         return self._outer(node)
+
+
+def _set_count(node: Node) -> int:
+    """Return how many grouping sets one element of GROUP BY has."""
+    if isinstance(node, exp.GroupingSets):
+        return sum(map(_set_count, node.expressions))
+    if isinstance(node, exp.Rollup):
+        return len(node.expressions) + 1
+    return 2 ** len(node.expressions) if isinstance(node, exp.Cube) else 1
 
 
 def _parts(node: Node) -> Iterable[Node]:

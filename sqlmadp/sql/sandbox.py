@@ -15,7 +15,7 @@ import duckdb
 
 from sqlmadp.errors import SqlError
 from sqlmadp.schema.domain import Domain
-from sqlmadp.sql.limits import DEFAULT, Limits
+from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.locked import load_public, locked_connection, quote
 from sqlmadp.sql.names import stored_name
 from sqlmadp.sql.read import Reader, Reading, place_of
@@ -30,7 +30,7 @@ class Sandbox:
     """A locked DuckDB connection with an empty table of the declared types."""
 
     def __init__(self, domain: Domain, limits: Limits = DEFAULT) -> None:
-        self._connection = locked_connection()
+        self._connection = locked_connection(limits.sql_memory)
         types = {column.name.casefold(): column.sql_type for column in domain.columns}
         self._reader = Reader(self._connection, limits, types)
         columns = ", ".join(f"{quote(c.name)} {c.sql_type}" for c in domain.columns)
@@ -136,6 +136,9 @@ def storable(kind: str) -> str:
 
 def explain(error: duckdb.Error) -> tuple[str, Span | None]:
     """Return DuckDB's message, on one line, and the place it speaks of, in bytes."""
+    if isinstance(error, duckdb.OutOfMemoryException):
+        # DuckDB would advise settings that nobody can change here.
+        return f"it takes more memory than is allowed. {advice('sql_memory')}", None
     kind, _, body = str(error).partition(": ")
     try:
         details = json.loads(body)

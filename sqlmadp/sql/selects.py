@@ -24,7 +24,7 @@ from sqlmadp.sql.tree import Node, parts_of, placed, span, text, walk
 
 Made = TypeVar("Made", bound=exp.Expr)
 
-_REPLACED = 10
+_REPLACED = 2
 """How often a part counts that an alias stands for: it is looked at more often than others."""
 
 

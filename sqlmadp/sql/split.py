@@ -163,6 +163,11 @@ class _Divider(SelectChecker):
                 self.refuse("syntax", "this form of WITH is not supported", "", span(cte))
                 continue
             name = cte.alias.casefold()
+            if isinstance(cte.this, exp.Values):
+                self._values(cte.this)
+                known[name] = Answers(exp.Table())
+                kept.append(cte.copy())
+                continue
             query = self._query(cte.this, known)
             if isinstance(query, Records):
                 known[name] = query.renamed(cte.alias, cte.alias_column_names)
@@ -250,6 +255,7 @@ class _Divider(SelectChecker):
             self.statement,
             f"__block{number}",
             lambda subquery: self._subquery(subquery, ctes),
+            limits=self._limits,
         )
         names = [item.alias if top else self.result_name(item) for item in node.expressions]
         self._blocks.append(PENDING)
@@ -330,10 +336,7 @@ class _Divider(SelectChecker):
         elif isinstance(table, exp.Subquery):
             source = self._sub_select(table, ctes)
         elif isinstance(table, exp.Values):
-            self.records = None
-            for row in table.expressions:
-                for value in row.expressions if isinstance(row, exp.Tuple) else [row]:
-                    self.check_expression(value, "answers")
+            self._values(table)
             source = Answers(table)
         else:
             source = self._table(table, ctes)
@@ -343,6 +346,13 @@ class _Divider(SelectChecker):
         if found is None or isinstance(found, Records):
             return found
         return Answers(with_parts(found.node, joins=kept))
+
+    def _values(self, table: exp.Values) -> None:
+        """Note every mistake in a list of constants."""
+        self.records = None
+        for row in table.expressions:
+            for value in row.expressions if isinstance(row, exp.Tuple) else [row]:
+                self.check_expression(value, "answers")
 
     def _known_tables(self) -> str:
         public = ", ".join(hints.shown_name(table.name) for table in self.domain.public)

@@ -28,6 +28,8 @@ MAX_NAME = 100
 
 _EXCERPT = 100
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+", re.IGNORECASE)
+_HAND_IN = re.compile(r"\s*HAND\s+IN\b\s*(?:AS\s+(?!(?:SELECT|WITH)\b)(\S+)\s+)?", re.IGNORECASE)
+_WITHDRAW = re.compile(r"\s*WITHDRAW\b\s*(\S*)\s*", re.IGNORECASE)
 _NAME_COMMENT = re.compile(r"^--[ \t]*name:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _WEIGHT_COMMENT = re.compile(r"^--[ \t]*weight:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _DIALECT_COMMENT = re.compile(r"^--[ \t]*dialect:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
@@ -151,6 +153,54 @@ def explained(statement: Statement) -> Statement | None:
         return None
     return replace(
         statement, text=statement.text[found.end() :], start=statement.start + found.end()
+    )
+
+
+def handed_in(statement: Statement) -> Statement | None:
+    """Return the statement that HAND IN hands in, with its name; None if this is no HAND IN.
+
+    Comments that name or weigh it may be above HAND IN or after it.
+    """
+    found = _HAND_IN.match(statement.text)
+    if found is None:
+        return None
+    rest = statement.text[found.end() :]
+    begin, end, name, weight, dialect = next(
+        _ranges(rest, statement.dialect), (0, 0, None, None, None)
+    )
+    asked = replace(
+        statement,
+        name=found[1] or name or statement.name,
+        text=rest[begin:end].rstrip(),
+        start=statement.start + found.end() + begin,
+        dialect=dialect or statement.dialect,
+    )
+    problems = list(_name_problems(asked, set()))
+    if weight is not None and (number := _weight(weight)) is not None:
+        asked = replace(asked, weight=number)
+    elif weight is not None:
+        problems.append(_bad_weight(asked, weight))
+    if problems:
+        raise SqlError(problems)
+    return asked
+
+
+def withdrawn(statement: Statement) -> str | None:
+    """Return the name of the statement that WITHDRAW takes back; None if this is no WITHDRAW."""
+    found = _WITHDRAW.fullmatch(statement.text)
+    return None if found is None else found[1]
+
+
+def is_explain(sql: str) -> bool:
+    """Tell whether a text is EXPLAIN, with comments or none in front of it."""
+    return any(_EXPLAIN.match(sql[start:]) for start, *_ in _of_duckdb(sql))
+
+
+def is_of_an_analyst(sql: str) -> bool:
+    """Tell whether a text is HAND IN or WITHDRAW, which say nothing without an analyst."""
+    return any(
+        _HAND_IN.match(sql[start:]) or _WITHDRAW.fullmatch(sql[start:end])
+        for start, end, *_ in _of_duckdb(sql)
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TypeVar
 
 from sqlglot import exp
@@ -104,8 +103,11 @@ def column_names(node: Node) -> frozenset[str]:
     """Return the declared columns of a resolved expression; a public column has a qualifier."""
     found: frozenset[str] | None = node.meta.get("columns")
     if found is None:
-        columns = node.find_all(exp.Column)
-        found = frozenset(c.name for c in columns if not c.args.get("table"))
+        if isinstance(node, exp.Column):
+            found = frozenset() if node.args.get("table") else frozenset({node.name})
+        else:
+            # Every part remembers its own, so that asking all parts of a chain takes no longer.
+            found = frozenset().union(*map(column_names, node.iter_expressions()))
         node.meta["columns"] = found
     return found
 
@@ -244,7 +246,19 @@ def binary(kind: type[exp.Binary], left: Node, right: Node) -> Node:
 
 def conjunction(nodes: Sequence[Node]) -> Node:
     """Return the AND of expressions."""
-    return reduce(lambda left, right: binary(exp.And, left, right), nodes)
+    return connected_by(exp.And, nodes)
+
+
+def connected_by(kind: type[exp.Expr], nodes: Sequence[Node]) -> Node:
+    """Return the AND or OR of expressions, balanced, so that long chains do not nest deep."""
+
+    def balanced(parts: list[Node]) -> Node:
+        if len(parts) == 1:
+            return parts[0]
+        middle = len(parts) // 2
+        return kind(this=balanced(parts[:middle]), expression=balanced(parts[middle:]))
+
+    return balanced([node.copy() for node in nodes])
 
 
 def case(branches: Sequence[tuple[Node, Node]]) -> exp.Case:

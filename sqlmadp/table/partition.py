@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +49,19 @@ FEW_VALUES = (2, 8)
 of the two bounds leaves fewer vertices is taken."""
 
 
+CURVED_VALUES = 1024
+"""Let steps be any function of a column of at most this many values.  Those of a wide column are
+written into a statement as a few straight runs: its squares lie on a parabola, not on a ramp."""
+
+MIN_STRETCH, MAX_BENDS = 32, 16
+"""Cut a column of at least this many values where its functions bend, at no more than 16 places."""
+
+
+KEPT_VALUES = 2**23
+"""Keep partitions of at most this many values in all, to find them again: commands make the same
+ones many times over.  A column of prices may have millions of values."""
+
+
 @dataclass(frozen=True, eq=False)
 class Partition:
     """The vertices of one column, and where every value lies between them."""
@@ -65,12 +80,12 @@ class Partition:
         """Return the partition that merges values of equal label and has no longer pieces."""
         pieces = _renumbered(labels)
         count = int(pieces.max(initial=-1)) + 1
-        return cls(pieces, np.zeros(len(pieces), np.int64), np.zeros(count, np.int64))
+        return cls(pieces, _no_steps(len(pieces)), np.zeros(count, np.int64))
 
     @classmethod
     def finest(cls, values: int) -> Partition:
         """Return the partition in which every value is a vertex."""
-        return cls(np.arange(values), np.zeros(values, np.int64), np.zeros(values, np.int64))
+        return cls(np.arange(values), _no_steps(values), np.zeros(values, np.int64))
 
     @classmethod
     def of_functions(cls, rows: Floats, labels: Integers | None = None) -> Partition:
@@ -81,10 +96,18 @@ class Partition:
         Rows of few different numbers (predicates, small cases) tell values apart; segments and
         parabolas are looked for among values that these do not.
         """
-        rows = np.asarray(rows, dtype=np.float64)
-        counts = np.array([len(np.unique(row)) for row in rows], dtype=np.int64)
-        found = []
+        rows = np.ascontiguousarray(rows, dtype=np.float64)
         given = np.zeros(rows.shape[1], dtype=np.int64) if labels is None else labels
+        digest = hashlib.sha256(rows.data)
+        digest.update(np.ascontiguousarray(given, dtype=np.int64).data)
+        return _worked_out_once(
+            ("functions", digest.digest()), lambda: cls._of_functions(rows, given)
+        )
+
+    @classmethod
+    def _of_functions(cls, rows: Floats, given: Integers) -> Partition:
+        counts = np.array([_few_distinct(row, max(FEW_VALUES)) for row in rows], dtype=np.int64)
+        found = []
         for most in FEW_VALUES:
             apart = distinct_columns(np.vstack([given, rows[counts <= most]]), rows.shape[1])
             found.append(_assembled(apart, rows[counts > most]))
@@ -117,7 +140,7 @@ class Partition:
         """A digest that is equal just for equal partitions."""
         digest = hashlib.sha256(self.unit.to_bytes(16, "big"))
         for part in (self.pieces, self.steps, self.degrees):
-            digest.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
+            digest.update(np.ascontiguousarray(part, dtype=np.int64).data)
         return digest.digest()
 
     def __eq__(self, other: object) -> bool:
@@ -139,12 +162,17 @@ class Partition:
     @cached_property
     def numerators(self) -> sparse.csr_array:
         """The functions times ``denominator``, in whole numbers."""
-        values = np.arange(len(self.pieces))
-        degrees, firsts = self.degrees[self.pieces], self.first_vertices[self.pieces]
+        return self._numerators_at(np.arange(len(self.pieces)))
+
+    def _numerators_at(self, values: Integers) -> sparse.csr_array:
+        """Return the same at some values only."""
+        pieces = self.pieces[values]
+        degrees, firsts = self.degrees[pieces], self.first_vertices[pieces]
         rows, columns, data = [], [], []
         for degree in range(self.degree + 1):
-            here = values[degrees == degree]
-            steps, rest = self.steps[here], self.unit - self.steps[here]
+            here = np.flatnonzero(degrees == degree)
+            steps = self.steps[values[here]]
+            rest = self.unit - steps
             scale = self.unit ** (self.degree - degree)
             for place in range(degree + 1):
                 bernstein = math.comb(degree, place) * steps**place * rest ** (degree - place)
@@ -181,9 +209,16 @@ class Partition:
         """The first value of every piece."""
         return np.unique(self.pieces, return_index=True)[1].astype(np.int64)
 
+    @cached_property
+    def _members(self) -> tuple[Integers, Integers]:
+        """The values, piece by piece, and where every piece begins."""
+        order = np.argsort(self.pieces, kind="stable")
+        return order, np.searchsorted(self.pieces[order], np.arange(len(self.degrees) + 1))
+
     def _nodes(self, piece: int) -> Integers:
         """Return as many values of a piece as it has vertices, far apart."""
-        members = np.flatnonzero(self.pieces == piece)
+        order, starts = self._members
+        members = order[starts[piece] : starts[piece + 1]]
         steps = self.steps[members]
         low, high = int(np.argmin(steps)), int(np.argmax(steps))
         if self.degrees[piece] == 1:
@@ -198,10 +233,34 @@ class Partition:
         """
         if self == finer:
             return sparse.eye_array(self.size, format="csr")
-        found = sparse.csr_array(self.functions @ finer.evaluation)
+        nodes = np.flatnonzero(np.diff(finer.evaluation.indptr))
+        functions = self._numerators_at(nodes) / float(self.denominator)
+        found = sparse.csr_array(functions @ finer.evaluation[nodes])
         found.data[np.abs(found.data) < ROUNDING] = 0
         found.eliminate_zeros()
         return found
+
+    def refines(self, other: Partition) -> bool:
+        """Return whether every piece runs evenly along a single piece of another partition.
+
+        All functions of the other are then known over the vertices here.
+        """
+        inside = other.pieces[self.first_values]
+        if not np.array_equal(inside[self.pieces], other.pieces):
+            return False
+        if other.is_flat:
+            return True
+        low = self.first_values.copy()
+        rise, run = np.zeros(len(low), np.int64), np.ones(len(low), np.int64)
+        for piece in np.flatnonzero(self.degrees):
+            ends = self._nodes(int(piece))[[0, -1]]
+            low[piece] = ends[0]
+            rise[piece], run[piece] = np.diff(other.steps[ends])[0], np.diff(self.steps[ends])[0]
+        if (rise[other.degrees[inside] > self.degrees] != 0).any():
+            return False
+        along = self.steps - self.steps[low][self.pieces]
+        expected = other.steps[low][self.pieces] + (rise / run)[self.pieces] * along
+        return bool(np.abs(expected - other.steps).max() <= ROUNDING * other.unit)
 
     def restricted(self, labels: Integers) -> Partition:
         """Return the partition of values that are known by ``labels``, the values of this one."""
@@ -220,6 +279,14 @@ def common(parts: Sequence[Partition]) -> Partition:
     distinct = list({part.key: part for part in parts}.values())
     if len(distinct) == 1:
         return distinct[0]
+    key = ("common", *(part.key for part in distinct))
+    return _worked_out_once(key, lambda: _common(distinct))
+
+
+def _common(distinct: Sequence[Partition]) -> Partition:
+    finest = max(distinct, key=lambda part: part.size)
+    if all(finest.refines(part) for part in distinct if part is not finest):
+        return finest
     labels = distinct[0].pieces
     for part in distinct[1:]:
         labels = _renumbered(labels * (int(part.pieces.max(initial=0)) + 1) + part.pieces)
@@ -228,6 +295,26 @@ def common(parts: Sequence[Partition]) -> Partition:
         return Partition.flat(labels)
     places = np.array([part.steps / part.unit for part in curved])
     return _assembled(labels, np.vstack([places, places[[p.degree > 1 for p in curved]] ** 2]))
+
+
+_KEPT: OrderedDict[tuple[object, ...], Partition] = OrderedDict()
+
+
+def _worked_out_once(key: tuple[object, ...], work: Callable[[], Partition]) -> Partition:
+    """Return a partition that was made before, if it was used lately."""
+    if key in _KEPT:
+        _KEPT.move_to_end(key)
+        return _KEPT[key]
+    found = work()
+    _KEPT[key] = found
+    while len(_KEPT) > 1 and sum(len(part.pieces) for part in _KEPT.values()) > KEPT_VALUES:
+        _KEPT.popitem(last=False)
+    return found
+
+
+def _no_steps(values: int) -> Integers:
+    """Return a zero for every value, which take no memory."""
+    return np.broadcast_to(np.zeros((), dtype=np.int64), (values,))
 
 
 def bernstein_basis(places: Floats, degree: int) -> Floats:
@@ -274,16 +361,17 @@ def _assembled(labels: Integers, rows: Floats) -> Partition:
             members = order[bounds[piece] : bounds[piece + 1]]
             if len(members) == 1:
                 continue
-            part = rows[:, members]
-            found = _line(part)
-            if found is not None:
-                rise, degree = found
-                lengths.append((members, int(rise.max()), degree))
-                steps[members] = rise
-            else:
-                own = distinct_columns(part, len(members))
-                pieces[members] = np.where(own == 0, piece, count + own - 1)
-                count += int(own.max())
+            stretches = _stretches(rows, members)
+            for place, (own, line) in enumerate(stretches):
+                pieces[own] = piece if place == 0 else count + place - 1
+                if line is not None:
+                    lengths.append((own, int(line[0].max()), line[1]))
+                    steps[own] = line[0]
+            count += max(0, len(stretches) - 1)
+            if not stretches:
+                alike = distinct_columns(rows[:, members], len(members))
+                pieces[members] = np.where(alike == 0, piece, count + alike - 1)
+                count += int(alike.max())
     number = _renumbered(pieces)
     unit, found_degrees = 1, np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
     if lengths:
@@ -292,6 +380,38 @@ def _assembled(labels: Integers, rows: Floats) -> Partition:
             steps[members] *= unit // length
             found_degrees[number[members[0]]] = degree
     return Partition(number, steps, found_degrees, unit)
+
+
+def _stretches(rows: Floats, members: Integers) -> list[tuple[Integers, Line | None]]:
+    """Return consecutive values along which all rows are polynomials; nothing if there are none.
+
+    Values along which nothing changes need no line.
+    """
+    whole = _line(rows[:, members])
+    if whole is not None:
+        return [(members, whole)]
+    ends = _bends(rows[:, members])
+    if not len(ends):
+        return []
+    found = [(own, _line(rows[:, own])) for own in np.split(members, ends)]
+    level = [bool((np.ptp(rows[:, own], axis=1) == 0).all()) for own, _ in found]
+    pairs = zip(found, level, strict=True)
+    return found if all(line is not None or same for (_, line), same in pairs) else []
+
+
+def _bends(rows: Floats) -> Integers:
+    """Return where rows, linear between few bends, are to be cut; nothing if they bend often."""
+    if rows.shape[1] < MIN_STRETCH:
+        return np.zeros(0, dtype=np.int64)
+    second = np.abs(rows[:, 2:] - 2 * rows[:, 1:-1] + rows[:, :-2]).max(axis=0)
+    bent = np.flatnonzero(second > 1e-9 * np.abs(rows).max())
+    if len(bent) > 2 * MAX_BENDS:
+        return np.zeros(0, dtype=np.int64)
+    ends: list[int] = []
+    for place in bent.tolist():
+        if place >= (ends[-1] if ends else 0):  # All three values are in the present stretch.
+            ends.append(place + 2)
+    return np.array(ends if len(ends) <= MAX_BENDS else [], dtype=np.int64)
 
 
 def _common_unit(lengths: Sequence[int]) -> int:
@@ -316,16 +436,30 @@ def _line(rows: Floats) -> Line | None:
         return None
     places = np.arange(rows.shape[1], dtype=np.float64)
     widest = rows[np.argmax(np.ptp(rows, axis=1))]
-    for degree, leads in ((1, [widest]), (2, [places, *rows, *_roots(rows)])):
-        for lead in leads:
+    for degree in (1, 2):
+        for lead in [widest] if degree == 1 else [places, *rows, *_roots(rows)]:
             rise = _whole_steps(lead)
-            if rise is None or len(np.unique(rise)) <= degree + 1:
+            if rise is None or _few_distinct(rise, degree + 1) <= degree + 1:
                 continue
-            basis = np.linalg.qr(np.vander(rise / rise.max(), degree + 1))[0]
-            left = rows - (rows @ basis) @ basis.T
+            if len(rise) > CURVED_VALUES and np.count_nonzero(np.diff(rise, 2)) > MAX_BENDS:
+                continue
+            # The polynomial through as few values as determine it must go through all of them.
+            t = rise / rise.max()
+            nodes = [int(np.abs(t - at).argmin()) for at in np.linspace(0, 1, degree + 1)]
+            powers = np.vander(t[nodes], degree + 1)
+            if abs(np.linalg.det(powers)) < 1e-9:
+                continue
+            left = rows - np.linalg.solve(powers, rows[:, nodes].T).T @ np.vander(t, degree + 1).T
             if np.abs(left).max() <= 1e-10 * np.abs(rows).max():
                 return _oriented(rise), degree
     return None
+
+
+def _few_distinct(row: NDArray[Any], most: int) -> int:
+    """Return how many different numbers a row has, or some number above ``most`` if it has more."""
+    step = len(row) // 256 + 1
+    some = len(np.unique(row[::step]))
+    return some if some > most or step == 1 else len(np.unique(row))
 
 
 def _roots(rows: Floats) -> Floats:
@@ -335,7 +469,7 @@ def _roots(rows: Floats) -> Floats:
 def _whole_steps(lead: Floats) -> Integers | None:
     """Return numbers as whole steps from the smallest, if all of them are that; None otherwise."""
     away = lead - lead.min()
-    gaps = np.diff(np.unique(away))
+    gaps = np.diff(np.sort(away))
     gaps = gaps[gaps > 1e-12 * away.max()]
     if not len(gaps):
         return None

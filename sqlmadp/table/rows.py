@@ -162,12 +162,12 @@ class Rows:
     @property
     def squares(self) -> float | Floats:
         """The squares of the weights of all rows of a single vertex; one number if plain."""
-        return float(self.weight) ** 2 if self.given is None else self._split[0]
+        return float(self.weight) ** 2 if self.plain else self._split[0]
 
     @property
     def across(self) -> sparse.csr_array:
         """The rows of several vertices."""
-        if self.given is None:
+        if self.plain:
             return sparse.csr_array((0, self.size))
         return self._split[1]
 
@@ -177,7 +177,7 @@ class Rows:
 
         The others have one weight each, alone, and equal coefficients in every row of several.
         """
-        if self.given is None:
+        if self.plain:
             return ((),) * len(self.parts)
         if self.across.nnz and self.across.shape[0] * self.size > MANY_NUMBERS:
             return tuple(tuple(range(size)) for size in self.shape)
@@ -210,7 +210,7 @@ class Rows:
 
     def _simplified_along(self, axis: int) -> Rows:
         part, matrix = self.parts[axis], sparse.csr_array(self.matrix)
-        labels = _column_labels(_unfolded(matrix, self.shape, axis))
+        labels = column_labels(unfolded(matrix, self.shape, axis))
         firsts = part.first_vertices
         ends = firsts + part.degrees
         changes = np.array(
@@ -257,6 +257,11 @@ class Rows:
 
 MANY_NUMBERS = 2**24
 """Take rows with more coefficients than this, written out, to treat all vertices differently."""
+
+
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return by how much the cell number grows with each column's group."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def kronecker(factors: Iterable[Floats]) -> Floats:
@@ -327,7 +332,7 @@ def _every_cell(matrix: sparse.csr_array) -> sparse.csr_array | None:
 
 def _column_partition(matrix: sparse.csr_array, shape: tuple[int, ...], axis: int) -> Partition:
     """Return the coarsest partition of one column that expresses all rows."""
-    functions = _unfolded(matrix, shape, axis)
+    functions = unfolded(matrix, shape, axis)
     lengths = np.diff(functions.indptr)
     starts = functions.indptr[:-1][lengths > 0]
     if not len(starts):
@@ -336,7 +341,7 @@ def _column_partition(matrix: sparse.csr_array, shape: tuple[int, ...], axis: in
     high = np.maximum.reduceat(functions.data, starts)
     plain = low == high
     filled = functions[lengths > 0]
-    labels = _column_labels(filled[plain])
+    labels = column_labels(filled[plain])
     others = _distinct_rows(filled[~plain]).toarray()
     if not len(others):
         return Partition.flat(labels)
@@ -344,7 +349,7 @@ def _column_partition(matrix: sparse.csr_array, shape: tuple[int, ...], axis: in
     return Partition.of_functions(others, labels)
 
 
-def _unfolded(matrix: sparse.csr_array, shape: tuple[int, ...], axis: int) -> sparse.csr_array:
+def unfolded(matrix: sparse.csr_array, shape: Sequence[int], axis: int) -> sparse.csr_array:
     """Return the functions of one column that the rows hold, the other columns held fixed."""
     entries = matrix.tocoo()
     rows, cells = (part.astype(np.int64) for part in entries.coords)
@@ -388,7 +393,7 @@ def _distinct_rows(matrix: sparse.csr_array) -> sparse.csr_array:
     return matrix[np.sort(first)]
 
 
-def _column_labels(matrix: sparse.csr_array) -> Integers:
+def column_labels(matrix: sparse.csr_array) -> Integers:
     """Return a number per column, equal just for equal columns."""
     if not matrix.shape[0]:
         return np.zeros(matrix.shape[1], dtype=np.int64)

@@ -9,22 +9,22 @@ from fractions import Fraction
 import duckdb
 import numpy as np
 import pytest
-from small_tables import written_out
 
 from sqlmadp.answer.errors import result_of
 from sqlmadp.answer.exact import exact_errors
-from sqlmadp.answer.expected import expected_error
-from sqlmadp.answer.explain import explain
+from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.rows import Desk
+from sqlmadp.core.collective import Collective
+from sqlmadp.core.mechanism import mechanism
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.mechanism.catalogue import MECHANISMS
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.bind import bind, bind_all
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.kinds import Kind
 from sqlmadp.sql.statements import split
-from sqlmadp.workload.workload import Workload
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import lifting
 
 SIZES = {"age": 4, "sex": 2}
 DOMAIN = Domain(
@@ -98,19 +98,25 @@ def bound(sql):
     return bind(statement, EVALUATOR)
 
 
-def strategy(mechanism):
+def strategy(name):
     """Return what is measured for counts by age and sex, sums, and the total."""
     asked = "SELECT age, COUNT(*), SUM(age) FROM people GROUP BY ROLLUP (age);"
     asked += "SELECT age, sex, COUNT(*) FROM people GROUP BY CUBE (age, sex)"
     queries = bind_all(split(asked, file="asked.sql"), EVALUATOR)
-    workload = Workload.of(block for query in queries for block in query.aggregates)
-    return MECHANISMS[mechanism](list(SIZES.items()), None).select([workload], [Fraction(1)])
+    rows = [rows for query in queries for rows in query.aggregates]
+    return mechanism(name).select(Collective([rows], [Fraction(1)], columns=SIZES))
+
+
+def over_cells(rows):
+    """Return rows written out over all cells of the table."""
+    parts = [Partition.finest(size) for size in SIZES.values()]
+    return (rows.matrix @ lifting(rows.scope, rows.parts, tuple(SIZES), parts)).toarray()
 
 
 @pytest.fixture(scope="module", params=["identity", "waterfilling"])
 def estimate(request):
     blocks = strategy(request.param).blocks
-    values = tuple(block.matrix @ np.full(block.marginal.size, 50.0) for block in blocks)
+    values = tuple(over_cells(block) @ np.full(len(CELLS), 50.0) for block in blocks)
     return Estimate(DOMAIN, blocks, values, VARIANCE)
 
 
@@ -146,7 +152,7 @@ def sorted_rows(records, sql):
 
 def expected(sql, estimate):
     """Return the error of every row of a statement by linear algebra over all cells."""
-    measured = written_out(estimate.blocks, SIZES)
+    measured = np.vstack([over_cells(block) for block in estimate.blocks])
     inverse = np.linalg.pinv(measured.T @ measured)
     return [(key, np.sqrt(VARIANCE * weight @ inverse @ weight)) for key, weight in weights(sql)]
 
@@ -173,7 +179,7 @@ def test_its_error_is_known_before_the_release_too(sql, estimate):
     assert before.later == ()
     assert set(after) <= set(before["v"]) or np.isnan(after).any()
     ((*_, rmse, note),) = [row for row in explain(query, planned).rows if row[0] == "v"]
-    assert note == "exact"
+    assert note == "known in advance"
     assert rmse == pytest.approx(np.sqrt(np.nanmean(np.square(before["v"]))))
 
 

@@ -7,50 +7,59 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import nnls
 
-from sqlmadp.answer.processing import MOST_CELLS, Processing
+from sqlmadp.answer.processing import MAX_CELLS, Processed, Processing
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.kronecker import KroneckerBlock
-from sqlmadp.schema.marginal import TOTAL, Block, Marginal, Partition, cell_map
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.products import Products
+from sqlmadp.table.rows import Rows, lifting
 
 SIZES = {"a": 6, "b": 3, "c": 4}
+FULL = tuple(Partition.finest(size) for size in SIZES.values())
 SCOPES = [("a",), ("a", "b"), ("b", "c"), ("a", "c"), ("c",), ("a", "b", "c")]
-FULL = Marginal(tuple(SIZES), tuple(Partition.finest(size) for size in SIZES.values()))
+TOTAL = Rows((), (), 1.0)
 
 NONNEGATIVE = Processing(nonnegative=True)
 CONSISTENT = Processing(consistent=True)
 BOTH = Processing(nonnegative=True, consistent=True)
 
 
+def finest(*scope, weight=1):
+    return Rows(scope, tuple(Partition.finest(SIZES[name]) for name in scope), weight)
+
+
+def over_cells(rows):
+    return np.asarray(rows.matrix @ lifting(rows.scope, rows.parts, tuple(SIZES), FULL).toarray())
+
+
+def counted(table, rows):
+    """Return the records at every vertex."""
+    return over_cells(Rows(rows.scope, rows.parts, 1.0)) @ table
+
+
 @st.composite
 def measured(draw):
     """Return blocks that cut their columns anywhere, and noisy values of a skewed table."""
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    blocks = []
+    table = np.floor(random.pareto(1.0, 72))
+    blocks, values = [], []
     for scope in draw(st.lists(st.sampled_from(SCOPES), min_size=1, max_size=4)):
-        parts = [Partition.of(random.integers(0, SIZES[n], SIZES[n])) for n in scope]
-        marginal = Marginal(scope, tuple(parts))
-        common = random.integers(0, 3, (random.integers(1, 4), marginal.size))
-        own = np.diag(random.integers(1, 9, marginal.size))
-        blocks.append(Block(marginal, sparse.csr_array(np.vstack([own, common]))))
-    table = np.floor(random.pareto(1.0, FULL.size))
-    exact = [block.matrix @ summed(table, block.marginal) for block in blocks]
-    return blocks, [each + random.laplace(scale=10, size=len(each)) for each in exact], table
-
-
-def summed(table, marginal):
-    counts = np.zeros(marginal.size)
-    np.add.at(counts, cell_map(marginal, FULL), table)
-    return counts
+        parts = {n: Partition.flat(random.integers(0, SIZES[n], SIZES[n])) for n in scope}
+        kept = [name for name in scope if parts[name].size > 1]
+        size = int(np.prod([parts[name].size for name in kept]))
+        across = random.integers(0, 3, (random.integers(1, 4), size))
+        matrix = np.vstack([np.diag(random.integers(1, 9, size)), across])
+        block = Rows.of(tuple(kept), [parts[n] for n in kept], sparse.csr_array(matrix))
+        blocks.append(block)
+        values.append(over_cells(block) @ table + random.laplace(scale=10, size=len(matrix)))
+    return blocks, values, table
 
 
 def every_cell(blocks, values, processing):
-    """Return the answers to every cell of every measured marginal, and to the total."""
-    solver = processing.solver(blocks)
-    answers = solver.answers(processing.apply(solver, values))
-    marginals = [*(block.marginal for block in blocks), TOTAL]
-    return [answers(Block(m, sparse.eye_array(m.size, format="csr"))) for m in marginals]
+    """Return the answers to every vertex of every measured block, and to the total."""
+    found = Processed(processing, blocks).estimate(values)
+    return [found.answers(Rows(b.scope, b.parts, 1.0)) for b in (*blocks, TOTAL)]
 
 
 @settings(deadline=None, max_examples=25)
@@ -74,7 +83,7 @@ def test_whole_counts_add_up_over_all_scopes(drawn):
             assert rounded.sum() == np.rint(total[0])
         for block, rounded in zip(blocks, whole, strict=True):
             for other, others in zip(blocks, whole, strict=True):
-                agree(block.marginal, rounded, other.marginal, others)
+                agree(block, rounded, other, others)
 
 
 def agree(one, counts, other, others):
@@ -82,13 +91,13 @@ def agree(one, counts, other, others):
     for axis, name in enumerate(one.scope):
         if name in other.scope:
             place = other.scope.index(name)
-            if one.partitions[axis] == other.partitions[place]:
+            if one.parts[axis] == other.parts[place]:
                 np.testing.assert_array_equal(along(counts, one, axis), along(others, other, place))
 
 
-def along(counts, marginal, axis):
-    rest = tuple(k for k in range(len(marginal.shape)) if k != axis)
-    return counts.reshape(marginal.shape).sum(axis=rest)
+def along(counts, rows, axis):
+    rest = tuple(k for k in range(len(rows.shape)) if k != axis)
+    return counts.reshape(rows.shape).sum(axis=rest)
 
 
 @settings(deadline=None, max_examples=30)
@@ -114,20 +123,19 @@ def test_non_negative_least_squares_over_one_scope_is_the_best_table_there_is(dr
 def test_non_negative_least_squares_over_a_chain_of_scopes_is_that_of_the_whole_table():
     # Scopes that form a tree: non-negative tables that agree always come from one whole table.
     random = np.random.default_rng(3)
-    marginals = [Marginal(s, tuple(Partition.finest(SIZES[n]) for n in s)) for s in SCOPES[1:3]]
-    blocks = [Block(m, sparse.csr_array(3 * np.eye(m.size))) for m in marginals]
-    values = [random.laplace(scale=10, size=m.size) for m in marginals]
-    over_all = np.vstack([b.matrix.toarray()[:, cell_map(b.marginal, FULL)] for b in blocks])
+    blocks = [finest("a", "b", weight=3), finest("b", "c", weight=3)]
+    values = [random.laplace(scale=10, size=block.count) for block in blocks]
+    over_all = np.vstack([over_cells(block) for block in blocks])
     table, _ = nnls(over_all, np.concatenate(values))
-    for found, marginal in zip(every_cell(blocks, values, NONNEGATIVE), marginals, strict=False):
-        np.testing.assert_allclose(found, summed(table, marginal), atol=1e-2)
+    for found, block in zip(every_cell(blocks, values, NONNEGATIVE), blocks, strict=False):
+        np.testing.assert_allclose(found, counted(table, block), atol=1e-2)
 
 
 @settings(deadline=None, max_examples=30)
 @given(measured())
 def test_what_is_not_negative_anyway_stays_as_it_is(drawn):
     blocks, _, table = drawn
-    exact = [block.matrix @ summed(1 + table, block.marginal) for block in blocks]
+    exact = [over_cells(block) @ (1 + table) for block in blocks]
     best = every_cell(blocks, exact, Processing())
     for found, known in zip(every_cell(blocks, exact, NONNEGATIVE), best, strict=True):
         np.testing.assert_allclose(found, known, atol=0.05)
@@ -137,55 +145,81 @@ def test_what_is_not_negative_anyway_stays_as_it_is(drawn):
 @given(measured())
 def test_what_is_whole_anyway_stays_as_it_is(drawn):
     _, _, table = drawn
-    finest = [Marginal(s, tuple(Partition.finest(SIZES[n]) for n in s)) for s in SCOPES]
-    blocks = [Block(m, sparse.csr_array(3 * np.eye(m.size))) for m in finest]
-    exact = [3 * summed(table, marginal) for marginal in finest]
+    blocks = [finest(*scope, weight=3) for scope in SCOPES]
+    exact = [3 * counted(table, block) for block in blocks]
     for processing in (CONSISTENT, BOTH):
         found = every_cell(blocks, exact, processing)
-        for cells, marginal in zip(found, [*finest, TOTAL], strict=True):
-            np.testing.assert_allclose(cells, summed(table, marginal), rtol=1e-9, atol=1e-6)
+        for cells, block in zip(found, [*blocks, TOTAL], strict=True):
+            np.testing.assert_allclose(cells, counted(table, block), rtol=1e-9, atol=1e-6)
 
 
 def test_a_strategy_of_single_cells_is_cut_off_at_zero_and_rounded():
-    block = Block(Marginal(("c",), (Partition.finest(4),)), 2 * sparse.eye_array(4, format="csr"))
-    values = [np.array([-3.0, 1.2, 5.0, 8.8])]
-    cells, total = every_cell([block], values, BOTH)
+    cells, total = every_cell([finest("c", weight=2)], [np.array([-3.0, 1.2, 5.0, 8.2])], BOTH)
     np.testing.assert_array_equal(cells, [0, 1, 2, 4])
     np.testing.assert_array_equal(total, [7])
 
 
-def test_several_estimates_are_processed_like_each_of_them():
+@pytest.mark.parametrize("processing", [NONNEGATIVE, CONSISTENT, BOTH])
+def test_several_estimates_are_processed_like_each_of_them(processing):
     random = np.random.default_rng(5)
-    marginals = [Marginal(s, tuple(Partition.finest(SIZES[n]) for n in s)) for s in SCOPES[1:3]]
-    blocks = [Block(m, sparse.csr_array(np.eye(m.size) * (2 + k))) for k, m in enumerate(marginals)]
-    values = [random.laplace(scale=10, size=(m.size, 3)) for m in marginals]
-    for processing in (NONNEGATIVE, CONSISTENT, BOTH):
-        together = every_cell(blocks, values, processing)
-        for column in range(3):
-            alone = every_cell(blocks, [value[:, column] for value in values], processing)
-            for one, other in zip(together, alone, strict=True):
-                np.testing.assert_allclose(one[:, column], other, atol=1e-2)
+    blocks = [finest("a", "b", weight=2), finest("b", "c", weight=3)]
+    values = [random.laplace(scale=10, size=(block.count, 3)) for block in blocks]
+    together = every_cell(blocks, values, processing)
+    for column in range(3):
+        alone = every_cell(blocks, [value[:, column] for value in values], processing)
+        for one, other in zip(together, alone, strict=True):
+            np.testing.assert_allclose(one[:, column], other, atol=1e-2)
+
+
+def ramped():
+    """Return a table by group of which records and sums are measured, and noisy values."""
+    random = np.random.default_rng(8)
+    amount = Partition.of_functions(np.arange(101.0)[None])
+    assert amount.degrees.tolist() == [1]
+    group = Partition.finest(40)
+    blocks = [
+        Rows(("amount", "group"), (amount, group), 5),
+        Rows(("group",), (group,), 3),
+        Rows(("amount",), (amount,), 4),
+        Rows(("day", "group"), (Partition.finest(2), group), 6),
+    ]
+    values = [random.laplace(scale=20, size=block.count) + 4 for block in blocks]
+    return blocks, values
+
+
+def test_sums_along_a_wide_column_fit_whole_counts_of_records_that_are_not_negative():
+    blocks, values = ramped()
+    plain = every_cell(blocks, values, Processing())
+    assert min(cells.min() for cells in plain) < -1
+    ends, groups, amounts, days, total = every_cell(blocks, values, BOTH)
+    for found in (groups, days, total):
+        np.testing.assert_allclose(found, np.rint(found), atol=1e-4)
+    np.testing.assert_allclose(ends.reshape(2, 40).sum(axis=0), groups, atol=1e-6)
+    np.testing.assert_allclose(days.reshape(2, 40).sum(axis=0), groups, atol=1e-6)
+    np.testing.assert_allclose(ends.reshape(2, 40).sum(axis=1), amounts, atol=1e-6)
+    assert min(found.min() for found in (ends, groups, amounts, days)) >= -1e-9
 
 
 def test_what_is_too_large_to_be_processed_is_refused_before_it_is_measured():
-    size = MOST_CELLS // 2 + 1
-    sides = [Marginal((name,), (Partition.finest(size),)) for name in "ab"]
-    blocks = [Block(side, sparse.eye_array(size, format="csr")) for side in sides]
-    with pytest.raises(NotSupportedError, match="they change no release"):
-        NONNEGATIVE.check(blocks)
+    size = MAX_CELLS // 2 + 1
+    blocks = [Rows((name,), (Partition.finest(size),), 1) for name in "ab"]
+    for processing in (NONNEGATIVE, CONSISTENT):
+        with pytest.raises(NotSupportedError, match="they change no release"):
+            processing.check(blocks)
+        processing.check(blocks[:1])
     Processing().check(blocks)
-    NONNEGATIVE.check(blocks[:1])
 
 
 def test_products_that_could_not_be_written_out_are_refused_without_that():
-    groups = Partition.finest(100_000)
-    rows = sparse.eye_array(100_000, format="csr", dtype=np.int64)
-    heights = np.ones((100_000, 1), dtype=np.int64)
+    size = 100_000
+    rows = sparse.eye_array(size, format="csr", dtype=np.int64)
+    heights = np.ones((size, 1), dtype=np.int64)
     heights[0] = 2
-    marginal = Marginal(("a", "b"), (groups, Partition.finest(100_000)))
-    everything = sparse.csr_array(np.ones((1, 100_000), dtype=np.int64))
+    everything = sparse.csr_array(np.ones((1, size), dtype=np.int64))
+    parts = (Partition.finest(size), Partition.finest(size))
+    block = Products(("a", "b"), parts, 0, None, (rows, everything), heights)
     with pytest.raises(NotSupportedError, match=r"10,000,000,000 cells .* measured alone"):
-        Processing(nonnegative=True).check([KroneckerBlock(marginal, [rows, everything], heights)])
+        NONNEGATIVE.check([block])
 
 
 def test_errors_are_explained_only_where_answers_were_processed():
@@ -201,7 +235,7 @@ def test_stated_errors_are_those_of_non_negative_answers_bias_included():
     domain = Domain(
         table="t", columns=(Column(name="c", type="integer", minimum=0, maximum=3, complete=True),)
     )
-    block = Block(Marginal(("c",), (Partition.finest(4),)), sparse.eye_array(4, format="csr"))
+    block = finest("c")
     values = (np.array([-500.0, 1e6, 1e6, 1e6]),)
     variance = 2 * 10.0**2
     plain = Estimate(domain, (block,), values, variance).rmse(block)

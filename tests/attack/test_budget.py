@@ -76,7 +76,7 @@ def test_a_copy_of_the_plan_with_a_ledger_of_its_own_is_refused(released):
     copied = changed(world, 'path = "people.ledger"', 'path = "copy/people.ledger"')
     assert copied.exit_code == 1
     assert copied.stdout == ""
-    assert "The budget belongs to the data" in copied.stderr
+    assert "this table is charged to another ledger" in copied.stderr
 
 
 def test_the_order_of_the_analysts_does_not_matter(world):

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from sqlmadp.audit import report
 from sqlmadp.audit.cases import (
+    Case,
     cases,
     effects,
     empty_cell,
@@ -26,7 +27,7 @@ from sqlmadp.audit.messages import CANARY, telling_messages
 from sqlmadp.audit.report import Audited, Report, audit_case
 from sqlmadp.cli import main
 from sqlmadp.private import data_vector, measure, noise, sensitivity
-from sqlmadp.private.blocks import checked_blocks
+from sqlmadp.private.blocks import checked_blocks, divisor
 from sqlmadp.private.engines.duckdb import DuckDbTable
 from sqlmadp.private.sensitivity import l1_sensitivity
 from sqlmadp.table.rows import Rows
@@ -58,12 +59,21 @@ def test_nearly_all_of_epsilon_is_seen_on_a_plain_count():
 
 def test_the_cases_have_neighbours_and_the_most_sensitive_cell_among_them():
     for case in CASES.values():
-        assert abs(case.tables[0] - case.tables[1]).sum() == case.domain.records_between_neighbours
+        for block, first, second in zip(case.blocks, *case.sums, strict=True):
+            assert abs(first - second).sum() == block.units
         if "most sensitive" in case.name:
-            cell = int(np.flatnonzero(case.tables[0] - case.tables[1])[0])
-            moves = effects(case.domain, case.blocks)
             blocks = checked_blocks(case.blocks, case.domain)
-            assert moves[cell] == moves.max() == l1_sensitivity(blocks, case.domain)
+            most = effects(case.domain, case.blocks).max()
+            assert most == pytest.approx(l1_sensitivity(blocks, case.domain), rel=1e-12)
+            assert moved(case) == pytest.approx(most, rel=1e-12)
+
+
+def moved(case):
+    """Return by how much the answers to the rows differ between the two tables."""
+    total = 0
+    for block, first, second in zip(case.blocks, *case.sums, strict=True):
+        total += abs(block.matrix @ (first - second)).sum() / block.units
+    return total
 
 
 @pytest.mark.statistical
@@ -107,7 +117,7 @@ def test_products_whose_heights_are_forgotten_are_caught(monkeypatch):
 
 @pytest.mark.statistical
 def test_ramps_whose_steps_are_forgotten_are_caught(monkeypatch):
-    monkeypatch.setattr(boundary, "weight_of_record", lambda block: 1)
+    monkeypatch.setattr(boundary, "grain", lambda block: Fraction(divisor(block)))
     assert not audit_case(ramps(), 4_000, confidence=SURE).holds
 
 
@@ -125,8 +135,9 @@ def test_one_noise_scale_for_blocks_of_different_units_is_caught(monkeypatch):
 
 @pytest.mark.statistical
 def test_a_record_replaced_under_noise_for_one_added_is_caught():
-    before = np.array([5, 1, 3, 2, 7, 1])
-    replaced = replace(empty_cell(), tables=(before, before + np.array([1, 0, 0, -1, 0, 0])))
+    case = empty_cell()
+    before, after = np.array([5, 1, 3, 2, 7, 1]), np.array([6, 1, 3, 1, 7, 1])
+    replaced = Case.of(case.name, case.domain, case.blocks, (before, after))
     assert not audit_case(replaced, 20_000, confidence=SURE).holds
 
 
@@ -221,7 +232,7 @@ def test_a_report_says_what_is_wrong(made, problem):
 @pytest.mark.statistical
 def test_the_command_fails_when_it_is_too_weak_to_see_anything(monkeypatch):
     monkeypatch.setattr(report, "cases", lambda: [plain_count(), lattice()])
-    monkeypatch.setattr(report, "unit_cases", list)
+    monkeypatch.setattr(report, "counted_cases", list)
     monkeypatch.setattr(report, "POWER", 0.99)  # Which 2,000 measurements never reach.
     result = CliRunner().invoke(main, ["audit", "--measurements", "2000"])
     assert result.exit_code == 1

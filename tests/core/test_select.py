@@ -31,3 +31,9 @@ def test_a_sum_across_zero_is_no_worse_than_its_own_row() -> None:
     total = Rows.reduced(("v",), [Partition.finest(151)], sparse.csr_array(values[None, :]))
     found = select([total], parts=[[total]], caps=[100.0**2])
     assert found.error <= 100.0**2 * (1 + 1e-6)
+
+
+def test_where_every_answer_is_known_the_total_is_measured_for_the_others() -> None:
+    found = select([])
+    assert [block.scope for block in found.blocks] == [()]
+    assert found.error == 0

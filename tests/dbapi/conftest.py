@@ -59,4 +59,3 @@ def staging(pending):
     """A connection of alice to a plan before its release."""
     with sqlmadp.connect(pending, analyst="alice") as connection:
         yield connection
-        connection.rollback()

@@ -387,3 +387,20 @@ def test_rows_outlive_cursor_and_connection(released):
     del connection
     gc.collect()
     assert len(result.pandas()) == 3
+
+
+def test_a_connection_with_errors_has_them_as_columns_and_as_expected_errors(released, connection):
+    sql = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex ORDER BY sex"
+    plain = connection.execute(sql)
+    with sqlmadp.connect(released, analyst="alice", errors=True) as stating:
+        cursor = stating.execute(sql)
+        names = ["sex", "n", "n_stderr", "n_low", "n_high"]
+        assert [name for name, *_ in cursor.description] == names
+        assert cursor.expected_error == plain.expected_error
+        for (_, n, error, low, high), (_, m), expected in zip(
+            cursor.fetchall(), plain.fetchall(), plain.expected_error["n"], strict=True
+        ):
+            assert (n, error) == (m, expected)
+            assert low < n < high
+        assert list(plain.result.pandas(errors=True).columns) == names
+        assert plain.result.polars(errors=True).columns == names

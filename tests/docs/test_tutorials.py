@@ -1,4 +1,4 @@
-"""The tutorials say what the program does: every command of theirs is run, in order."""
+"""Tutorials and how-to pages say what the program does: all their commands are run, in order."""
 
 from pathlib import Path
 
@@ -7,14 +7,15 @@ from docs.running import BLOCK, Session, plain, shape
 
 ROOT = Path(__file__).parent.parent.parent
 TUTORIALS = sorted((ROOT / "docs").glob("tutorial_*.md"))
+PAGES = [*TUTORIALS, ROOT / "docs" / "how_to.md"]
 
 
 def test_there_is_a_tutorial_for_curators_and_one_for_analysts():
     assert [path.stem for path in TUTORIALS] == ["tutorial_analyst", "tutorial_curator"]
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_every_command_prints_what_the_tutorial_shows(path, tmp_path):
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_every_command_prints_what_the_page_shows(path, tmp_path):
     session = Session(tmp_path)
     blocks = BLOCK.findall(path.read_text())
     assert {kind for kind, _, _ in blocks} == {"run", "sample"}
@@ -24,7 +25,7 @@ def test_every_command_prints_what_the_tutorial_shows(path, tmp_path):
             assert compared(got) == compared(shown), command
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_every_block_that_looks_like_a_session_is_run(path):
     text = path.read_text()
     assert len(BLOCK.findall(text)) == text.count("```console") + text.count("```pycon")

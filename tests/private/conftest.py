@@ -10,18 +10,17 @@ from scipy import sparse
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 
 @pytest.fixture(scope="session")
 def marginal_of():
-    """Return a function that makes the finest marginal of some columns of a domain."""
+    """Return a function that makes rows of every cell of some columns of a domain."""
 
     def make(domain, *names):
-        return Marginal(
-            tuple(sorted(names)),
-            tuple(Partition.finest(domain.column(name).size) for name in sorted(names)),
-        )
+        parts = tuple(Partition.finest(domain.column(name).size) for name in sorted(names))
+        return Rows(tuple(sorted(names)), parts, 1)
 
     return make
 
@@ -33,7 +32,7 @@ def block_of(marginal_of):
     def make(domain, *names, rows=None, weight=1):
         marginal = marginal_of(domain, *names)
         dense = weight * np.eye(marginal.size, dtype=np.int64) if rows is None else np.array(rows)
-        return Block(marginal, sparse.csr_array(dense.astype(np.int64)))
+        return Rows(marginal.scope, marginal.parts, 0, sparse.csr_array(dense.astype(np.int64)))
 
     return make
 

@@ -74,7 +74,8 @@ def test_every_function_that_the_proof_names_exists():
     named = set(re.findall(r"`(\w+)\.([\w.]+)`", PROOF)) - {("module", "function")}
     assert len(named) >= 20
     for module, path in sorted(named):
-        found = importlib.import_module(f"sqlmadp.private.{module}")
+        folder = "private.engines" if (FOLDER / "engines" / f"{module}.py").exists() else "private"
+        found = importlib.import_module(f"sqlmadp.{folder}.{module}")
         for name in path.split("."):
             found = getattr(found, name)
         assert callable(found) or isinstance(found, property)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 from collections import Counter
 from datetime import date, timedelta
 
@@ -11,13 +12,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlmadp.private.counting import counting_select
 from sqlmadp.private.data_vector import read_counts, read_sums
 from sqlmadp.private.engines import Source, open_engine
-from sqlmadp.private.keys import FEW_CELLS, keys_of
-from sqlmadp.private.together import MOST_BYTES, answer_bytes, counted_together
+from sqlmadp.private.engines.counting import counting_select
+from sqlmadp.private.engines.scope_batches import (
+    BYTES_PER_SUM,
+    FEW_CELLS,
+    MAX_BATCH_BYTES,
+    answer_bytes,
+    batch_scopes,
+    keys_of,
+)
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import TOTAL, Marginal, Partition
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 FIRST, LAST = date(2020, 2, 27), date(2020, 3, 2)
 ODD = (math.inf, -math.inf, math.nan, None)
@@ -69,8 +77,8 @@ def counted_in_python(domain, marginal, records):
         if None in cells:
             continue
         place = 0
-        for name, partition in zip(marginal.scope, marginal.partitions, strict=True):
-            place = place * partition.size + partition.labels[cells[names.index(name)]]
+        for name, partition in zip(marginal.scope, marginal.parts, strict=True):
+            place = place * partition.size + partition.pieces[cells[names.index(name)]]
         counts[place] += 1
     return counts
 
@@ -99,10 +107,10 @@ def marginals_of(draw, domain, scopes):
     for scope in scopes:
         names = tuple(sorted(scope))
         sizes = [domain.column(name).size for name in names]
-        yield Marginal(
+        yield Rows(
             names,
             tuple(
-                Partition.of(np.array(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))))
+                Partition.flat(np.array(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))))
                 if draw(st.booleans())
                 else Partition.finest(n)
                 for n in sizes
@@ -163,7 +171,7 @@ def csv_counts(tmp_path):
     def count(column, *fields):
         (tmp_path / "t.csv").write_bytes(b"\n".join([column.name.encode(), *fields, b""]))
         domain = Domain(table="t", columns=(column,))
-        marginal = Marginal((column.name,), (Partition.finest(column.size),))
+        marginal = Rows((column.name,), (Partition.finest(column.size),))
         (counts,) = counts_of(Source(location="t.csv", folder=tmp_path), domain, [marginal])
         return {column.describe(cell): int(n) for cell, n in enumerate(counts) if n}
 
@@ -216,7 +224,7 @@ def test_bytes_that_are_no_text_are_read_as_null_and_stop_nothing(tmp_path, dict
     assert b"XXword" in written
     path.write_bytes(written.replace(b"XXword", b"\xff\xfeword"))
     word = Column(name="word", type="category", values=("a", "b"))
-    marginal = Marginal(("word",), (Partition.finest(3),))
+    marginal = Rows(("word",), (Partition.finest(3),))
     source = Source(location="t.parquet", folder=tmp_path)
     (counts,) = counts_of(source, Domain(table="t", columns=(word,)), [marginal])
     assert counts.tolist() == [1000, 0, 1000]
@@ -227,7 +235,7 @@ def test_a_collation_does_not_merge_values(tmp_path):
         connection.execute("CREATE TABLE t (word VARCHAR COLLATE NOCASE)")
         connection.execute("INSERT INTO t VALUES ('a'), ('A'), ('a'), ('B')")
     word = Column(name="word", type="category", values=("a", "A", "b"))
-    marginal = Marginal(("word",), (Partition.finest(4),))
+    marginal = Rows(("word",), (Partition.finest(4),))
     source = Source(location="t.duckdb", folder=tmp_path)
     (counts,) = counts_of(source, Domain(table="t", columns=(word,)), [marginal])
     assert counts.tolist() == [2, 1, 0, 1]
@@ -238,8 +246,8 @@ GOOD, BAD = ("a", 7, True, 0, FIRST, 0.5), ("a", 7, True, 99, FIRST, 0.5)
 
 def test_a_record_that_breaks_the_promise_of_one_column_is_counted_in_no_scope(tmp_path):
     source = write_table(tmp_path, [GOOD, BAD], "parquet")
-    word = Marginal(("word",), (Partition.finest(4),))
-    counts = counts_of(source, domain_of(complete=[3]), [word, TOTAL])
+    word = Rows(("word",), (Partition.finest(4),))
+    counts = counts_of(source, domain_of(complete=[3]), [word, Rows((), (), 1)])
     assert [count.tolist() for count in counts] == [[0, 1, 0, 0], [1]]
 
 
@@ -248,17 +256,17 @@ def test_an_undeclared_value_is_seen_only_where_its_column_is_counted(tmp_path):
     source = write_table(tmp_path, [GOOD, BAD, nothing], "parquet")
     domain = domain_of()
     word, age = (
-        Marginal(("word",), (Partition.finest(4),)),
-        Marginal(("age",), (Partition.finest(5),)),
+        Rows(("word",), (Partition.finest(4),)),
+        Rows(("age",), (Partition.finest(5),)),
     )
-    counts = counts_of(source, domain, [word, age, TOTAL])
+    counts = counts_of(source, domain, [word, age, Rows((), (), 1)])
     assert [count.tolist() for count in counts] == [[0, 2, 0, 1], [0, 1, 0, 0, 2], [3]]
 
 
 def test_an_empty_table_has_zeros_everywhere(tmp_path):
     domain = domain_of(nullable=True, outside="clamp")
-    word = Marginal(("word",), (Partition.finest(4),))
-    counts = counts_of(write_table(tmp_path, [], "parquet"), domain, [word, TOTAL])
+    word = Rows(("word",), (Partition.finest(4),))
+    counts = counts_of(write_table(tmp_path, [], "parquet"), domain, [word, Rows((), (), 1)])
     assert [count.tolist() for count in counts] == [[0, 0, 0, 0], [0]]
 
 
@@ -282,7 +290,7 @@ def test_many_cuts_are_searched_correctly(tmp_path):
     values = [half / 2 for half in range(2001)]
     with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT range / 2 AS size FROM range(2001)")
-    marginal = Marginal(("size",), (Partition.finest(size.size),))
+    marginal = Rows(("size",), (Partition.finest(size.size),))
     (counts,) = counts_of(Source(location="t.duckdb", folder=tmp_path), domain, [marginal])
     expected = Counter(size.cell_of_real(value) for value in values)
     assert {cell: n for cell, n in enumerate(counts.tolist()) if n} == expected
@@ -292,7 +300,7 @@ def test_a_value_that_is_declared_twice_counts_its_records_once(tmp_path):
     with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a', 'b', 'c']) AS word")
     word = Column(name="word", type="category", values=("a", "b", "a"))
-    marginal = Marginal(("word",), (Partition.finest(4),))
+    marginal = Rows(("word",), (Partition.finest(4),))
     source = Source(location="t.duckdb", folder=tmp_path)
     (counts,) = counts_of(source, Domain(table="t", columns=(word,)), [marginal])
     assert counts.sum() == 4
@@ -319,13 +327,13 @@ def test_a_scope_of_very_many_cells_is_counted_without_one_number_a_cell(tmp_pat
 
 def finest(domain, *names):
     parts = tuple(Partition.finest(domain.column(name).size) for name in names)
-    return Marginal(names, parts)
+    return Rows(names, parts)
 
 
 def together(domain, scopes):
     """Return the names of the columns that are counted for every scope."""
     keys = {scope: keys_of(finest(domain, *scope), domain) for scope in scopes}
-    counted = counted_together(keys.values())
+    counted = batch_scopes(keys.values())
     return {scope: tuple(key.column for key in counted[own]) for scope, own in keys.items()}
 
 
@@ -368,7 +376,7 @@ def test_many_scopes_are_counted_apart_if_their_answer_would_not_fit():
     domain = Domain(table="t", columns=tuple(columns))
     pairs = list(itertools.combinations(names, 2))
     rows = 100 * len(pairs)
-    assert bytes_of(domain, pairs) <= max(MOST_BYTES, 2 * rows * 121 * 9)
+    assert bytes_of(domain, pairs) <= max(MAX_BATCH_BYTES, 2 * rows * 121 * 9)
     few = list(itertools.combinations(names[:5], 2))
     assert set(together(domain, few).values()) == {tuple(names[:5])}
     assert bytes_of(domain, few) == 10**5 * 6 * 9
@@ -379,8 +387,35 @@ def test_one_scope_that_the_others_are_part_of_is_grouped_by_alone(tmp_path):
     domain = domain_of(nullable=True, outside="null")
     engine = open_engine(write_table(tmp_path, [], "duckdb"), table="t")
     names = [("age",), ("age", "word"), ()]
-    scopes = counted_together([keys_of(finest(domain, *scope), domain) for scope in names])
+    scopes = batch_scopes([keys_of(finest(domain, *scope), domain) for scope in names])
     statement = counting_select(engine, domain, [*set(scopes.values())]).sql("duckdb")
     engine.close()
     assert set(together(domain, names).values()) == {("age", "word")}
     assert "GROUPING" not in statement
+
+
+def test_the_memory_of_a_summed_column_is_bounded_before_any_data(tmp_path):
+    groups, highest = 30_000, 999_999
+    columns = [
+        Column(name="g", type="integer", minimum=1, maximum=groups, complete=True),
+        Column(name="v", type="integer", minimum=0, maximum=highest, complete=True),
+    ]
+    domain = Domain(table="t", columns=tuple(columns))
+    cells = np.arange(highest + 1)
+    curve = Partition(np.zeros_like(cells), cells, np.array([2]), highest)
+    layout = Rows(("g", "v"), (Partition.finest(groups), curve), 1)
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute(
+            f"CREATE TABLE t AS SELECT 1 + range AS g, {highest} AS v FROM range({groups})"
+        )
+    engine = open_engine(Source(location="t.duckdb", folder=tmp_path), table="t")
+    read_sums(engine, domain, [layout])  # What is imported or kept by the first one is no part.
+    tracemalloc.start()
+    (found,) = read_sums(engine, domain, [layout])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    engine.close()
+    assert len(found.sums) == groups  # All at the last vertex of their group's curve.
+    bound = answer_bytes(domain, [layout])
+    assert bound // 4 < peak < bound
+    assert answer_bytes(domain, [layout] * 2) - bound == 3 * groups * BYTES_PER_SUM

@@ -13,10 +13,9 @@ from sqlmadp.private.blocks import MAX_ANSWER, checked_blocks, exact_answers
 from sqlmadp.private.measurement import Measurement
 from sqlmadp.private.sensitivity import column_sums, l1_sensitivity
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.kronecker import KroneckerBlock
-from sqlmadp.schema.marginal import Block, Marginal, Partition
-from sqlmadp.table.old_blocks import as_rows
+from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
+from sqlmadp.table.rows import Rows
 
 SIZES = {"a": 3, "b": 2}
 DOMAIN = Domain(
@@ -26,14 +25,14 @@ DOMAIN = Domain(
         for name, size in SIZES.items()
     ),
 )
-MARGINAL = Marginal(tuple(SIZES), tuple(Partition.finest(size) for size in SIZES.values()))
+PARTS = tuple(Partition.finest(size) for size in SIZES.values())
 
 
 def products(factors, heights=None, dtype=np.int64):
     matrices = [sparse.csr_array(np.array(factor, dtype=dtype)) for factor in factors]
     if heights is None:
         heights = np.ones(tuple(matrix.shape[0] for matrix in matrices), dtype=np.int64)
-    return KroneckerBlock(MARGINAL, matrices, np.array(heights))
+    return Products(tuple(SIZES), PARTS, 0, None, tuple(matrices), np.array(heights))
 
 
 @st.composite
@@ -62,7 +61,8 @@ def test_answers_and_sensitivity_are_those_of_the_matrix(block, counts):
     held = [max(-MAX_ANSWER, min(MAX_ANSWER, int(answer))) for answer in exact]
     assert exact_answers(checked, np.array(counts, dtype=np.int64)).tolist() == held
     assert column_sums(checked).tolist() == np.abs(dense).sum(axis=0).tolist()
-    (plain,) = checked_blocks([Block(MARGINAL, sparse.csr_array(block.matrix))], DOMAIN)
+    written = Rows(tuple(SIZES), PARTS, 0, sparse.csr_array(block.matrix))
+    (plain,) = checked_blocks([written], DOMAIN)
     assert l1_sensitivity([checked], DOMAIN) == l1_sensitivity([plain], DOMAIN)
 
 
@@ -145,7 +145,7 @@ def test_a_measurement_stores_the_factors_and_reads_back_as_it_was():
     values = (np.array([7, -8, 9]),)
     stored = Measurement(
         release="r",
-        blocks=(as_rows(block),),
+        blocks=(block,),
         values=values,
         grains=(Fraction(1),),
         scales=(3.0,),

@@ -532,14 +532,37 @@ PRODUCTS = (
 )
 
 
-def test_products_of_the_first_ledgers_are_written_out_if_they_are_small(monkeypatch):
-    (small,) = Measurement.decode(PRODUCTS).blocks
-    assert not isinstance(small, Products)
-    monkeypatch.setattr("sqlmadp.private.measurement.FEW_ENTRIES", 0)
-    (large,) = Measurement.decode(PRODUCTS).blocks
-    assert isinstance(large, Products)
-    assert small.matrix.toarray().tolist() == large.matrix.toarray().tolist()
-    assert small.matrix.toarray().tolist() == [[1, 0, 2, 0], [0, 4, 0, 8]]
+def test_products_of_the_first_ledgers_are_read():
+    read = Measurement.decode(PRODUCTS)
+    (block,) = read.blocks
+    assert isinstance(block, Products)
+    assert block.matrix.toarray().tolist() == [[1, 0, 2, 0], [0, 4, 0, 8]]
+    assert read.values[0].tolist() == [7, -8]
+    assert Measurement.decode(read.encode()).encode() == read.encode()
+
+
+SECOND = (
+    b'{"format":2,"release":"r","epsilon":"1/3","sensitivity":9,"metadata":{"k":[1.5]},"partitions"'
+    b':[{"pieces":[[4,0,0]],"steps":[[4,0,2]],"degrees":[[1,1,0]],"unit":6},{"pieces":[[2,0,1]],'
+    b'"steps":[[2,0,0]],"degrees":[[2,0,0]],"unit":1}],"blocks":[{"scope":["age","sex"],'
+    b'"partitions":[0,1],"weight":6,"grain":"1","scale":27.0,"values":[1,2,3,-4]},{"scope":["age"],'
+    b'"partitions":[0],"matrix":{"row_starts":[0,1,3],"columns":[1,0,1],"entries":[2,-1,1]},'
+    b'"grain":"1/6","scale":162.0,"values":[5,-6]},{"scope":["age","sex"],"partitions":[0,1],'
+    b'"factors":[{"row_starts":[0,2],"columns":[0,1],"entries":[1,1]},{"row_starts":[0,1,2],'
+    b'"columns":[0,1],"entries":[1,1]}],"heights":[0,1],"grain":"1/6","scale":162.0,"values":[7]}]}'
+)
+"""A measurement as ledgers store it since they have vertices; these bytes never change."""
+
+
+def test_what_ledgers_hold_is_read_and_written_byte_for_byte():
+    read = Measurement.decode(SECOND)
+    assert read.encode() == SECOND
+    assert [type(block) for block in read.blocks] == [Rows, Rows, Products]
+    ramp = read.blocks[1].parts[0]
+    assert (ramp.pieces.tolist(), ramp.steps.tolist()) == ([0, 0, 0, 0], [0, 2, 4, 6])
+    assert (ramp.degrees.tolist(), ramp.unit) == ([1], 6)
+    assert read.blocks[1].matrix.toarray().tolist() == [[0, 2], [-1, 1]]
+    assert read.grains == (1, Fraction(1, 6), Fraction(1, 6))
 
 
 def test_a_measurement_reads_back_as_it_was_written():

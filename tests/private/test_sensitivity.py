@@ -1,5 +1,6 @@
 """No record moves the answers further than the sensitivity says, and some move them that far."""
 
+from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
@@ -8,12 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from vertex_cases import random_layouts, weights
+from scipy.optimize import linprog
+from vertex_cases import random_layouts, random_partition, weights
 
+from sqlmadp.core.collective import Collective
+from sqlmadp.core.mechanism import MECHANISMS, mechanism
 from sqlmadp.errors import StrategyError
 from sqlmadp.private.blocks import checked_blocks, coarseness, exact_answers, grain
 from sqlmadp.private.measure import calibrate
-from sqlmadp.private.sensitivity import l1_sensitivity
+from sqlmadp.private.sensitivity import joint_vertices, l1_sensitivity
 from sqlmadp.schema.domain import Column, Domain, Unit
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
@@ -142,3 +146,79 @@ def test_sensitivity_grows_with_the_records_of_a_unit():
 def test_a_unit_without_records_is_refused():
     with pytest.raises(StrategyError, match="at least one"):
         l1_sensitivity([Rows((), (), 1)], domain_of(unit=unit_of(0)))
+
+
+def test_uneven_blocks_whose_ramps_even_out_are_no_more_sensitive():
+    """Two analysts sum one column over different values: the vertex of NULL is poured once."""
+    shorter = Partition(np.array([0, 0, 1, 2]), np.array([0, 7, 0, 0]), np.array([1, 0, 0]), 7)
+    longer = Partition(np.array([0, 0, 0, 1]), np.array([0, 3, 10, 0]), np.array([2, 0]), 10)
+    more, less = np.diag([5, 5, 5, 9]), np.diag([4, 4, 4, 0])
+    blocks = [
+        Rows(("c",), (shorter,), 0, sparse.csr_array(more)),
+        Rows(("c",), (longer,), 0, sparse.csr_array(less)),
+    ]
+    assert l1_sensitivity(checked_blocks(blocks, DOMAIN), DOMAIN) == 9
+    assert all(effect(blocks, cells) == 9 for cells in CELLS)
+
+
+def test_ramps_of_equal_steps_share_their_vertices_though_their_units_differ():
+    one = Partition(np.zeros(4, np.int64), np.array([0, 1, 2, 3]), np.array([1]), 3)
+    two = Partition(np.zeros(4, np.int64), np.array([0, 2, 4, 6]), np.array([1]), 6)
+    blocks = [
+        Rows(("c",), (one,), 0, sparse.csr_array(np.diag([5, 3]))),
+        Rows(("c",), (two,), 0, sparse.csr_array(np.diag([1, 3]))),
+    ]
+    assert l1_sensitivity(checked_blocks(blocks, DOMAIN), DOMAIN) == 6
+    other = Partition(np.zeros(4, np.int64), np.array([0, 3, 4, 6]), np.array([1]), 6)
+    blocks[1] = Rows(("c",), (other,), 0, sparse.csr_array(np.diag([1, 3])))
+    assert l1_sensitivity(checked_blocks(blocks, DOMAIN), DOMAIN) == 8  # Not 6 1/6: a bound.
+
+
+@pytest.mark.parametrize("number", range(100))
+def test_weights_on_joint_vertices_add_up_to_those_of_every_partition(number):
+    """What the bound rests on: one set of weights, not negative, behind all partitions."""
+    random = Random(number)
+    parts = [random_partition(random, 6, most_pieces=2) for _ in range(random.randint(1, 3))]
+    if random.random() < 0.5:
+        parts.append(replace(parts[0], steps=parts[0].steps * 2, unit=parts[0].unit * 2))
+    found = joint_vertices(list(dict.fromkeys(parts)))
+    for cell in range(6):
+        # Joint vertices of the cell's piece, and a linear program for weights on them.
+        rows = [np.equal.outer(np.arange(part.size), found[part]) for part in found]
+        wanted = [part.functions[:, [cell]].toarray().reshape(-1) for part in found]
+        solved = linprog(
+            np.zeros(len(next(iter(found.values())))),
+            A_eq=np.vstack(rows).astype(float),
+            b_eq=np.concatenate(wanted),
+        )
+        assert solved.status == 0
+
+
+def two_sums_of_one_column():
+    """Return analysts who sum one column with NULL, all of it or what is above some value."""
+    cells, known = np.arange(12), np.arange(12) < 11
+    values = np.where(known, cells, 0).astype(float)
+    by_group = np.kron(np.eye(2), np.vstack([known, values]))
+    above = np.vstack([known & (cells > 4), values * (cells > 4), values**2])
+    parts = {"v": Partition.finest(12), "g": Partition.finest(2)}
+    return [
+        [Rows.reduced(("g", "v"), (parts["g"], parts["v"]), sparse.csr_array(by_group))],
+        [Rows.reduced(("v",), (parts["v"],), sparse.csr_array(above.astype(float)))],
+        [Rows.reduced(("v",), (parts["v"],), sparse.csr_array(np.vstack([known, values])))],
+    ]
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_what_a_mechanism_selects_is_as_sensitive_as_it_reckons_with(name):
+    columns = {"g": 2, "v": 12}
+    domain = Domain(
+        table="t",
+        columns=tuple(
+            Column(name=each, type="integer", minimum=1, maximum=size, complete=True)
+            for each, size in columns.items()
+        ),
+    )
+    shares = [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)]
+    joint = mechanism(name).select(Collective(two_sums_of_one_column(), shares, columns=columns))
+    blocks = checked_blocks(joint.blocks, domain)
+    assert l1_sensitivity(blocks, domain) == joint.total

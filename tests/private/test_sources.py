@@ -7,11 +7,11 @@ import duckdb
 import pytest
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.catalogue import catalogue_problems, check_catalogue
 from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
+from sqlmadp.private.engines.catalogue import catalogue_problems, check_catalogue
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import TOTAL
+from sqlmadp.table.rows import Rows
 
 EVERY_TYPE = Domain(
     table="t",
@@ -54,7 +54,7 @@ def test_a_table_with_the_declared_columns_is_accepted_in_any_order_case_and_wid
     )
     engine = opened("t.duckdb")
     assert catalogue_problems(engine, EVERY_TYPE) == ()
-    assert read_counts(engine, EVERY_TYPE, [TOTAL])[0].tolist() == [1]
+    assert read_counts(engine, EVERY_TYPE, [Rows((), (), 1)])[0].tolist() == [1]
 
 
 def test_every_column_that_does_not_fit_is_named(opened, database):
@@ -142,7 +142,7 @@ def test_a_source_that_cannot_be_opened_says_why(opened, database, tmp_path, loc
 def test_a_table_is_found_by_name_or_by_the_schema_files(opened, database, location, tmp_path):
     (tmp_path / "sub").mkdir()
     database(GOOD_TABLE, "CREATE SCHEMA s", "CREATE TABLE s.other AS FROM t")
-    assert read_counts(opened(location), EVERY_TYPE, [TOTAL])[0].tolist() == [1]
+    assert read_counts(opened(location), EVERY_TYPE, [Rows((), (), 1)])[0].tolist() == [1]
 
 
 @pytest.mark.parametrize("name", ["it's.parquet", "k=v.parquet", "-.parquet", "é b.parquet"])
@@ -151,7 +151,7 @@ def test_an_odd_file_name_is_a_file_name(opened, tmp_path, name):
         connection.execute(GOOD_TABLE)
         connection.execute(f"COPY t TO '{tmp_path}/made.parquet'")
     (tmp_path / "made.parquet").rename(tmp_path / name)
-    assert read_counts(opened(name), EVERY_TYPE, [TOTAL])[0].tolist() == [1]
+    assert read_counts(opened(name), EVERY_TYPE, [Rows((), (), 1)])[0].tolist() == [1]
 
 
 @pytest.mark.parametrize("name", ["a*.parquet", "a?.csv", "[a].csv"])

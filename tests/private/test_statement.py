@@ -55,7 +55,7 @@ def statement_of(tmp_path, monkeypatch):
         )
         (tmp_path / "alice.sql").write_text(sql)
         (tmp_path / "plan.toml").write_text(PLAN.format(mechanism=mechanism))
-        release(Plan.open(tmp_path / "plan.toml"), None)
+        release(Plan.open(tmp_path / "plan.toml"))
         monkeypatch.setattr(engine.DuckDbTable, "counts", right)
         (statement,) = seen
         return statement

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.catalogue import catalogue_problems, check_catalogue
 from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
+from sqlmadp.private.engines.catalogue import catalogue_problems, check_catalogue
 from sqlmadp.schema.domain import Column, Domain, Unit
-from sqlmadp.schema.marginal import TOTAL
+from sqlmadp.table.rows import Rows
 
 UNIT = Unit(column="person", max_records=3, key=("visit",))
 VISITS = Domain(
@@ -109,7 +109,7 @@ def test_records_of_nobody_are_dropped_or_units_of_their_own(count, nulls, count
 def test_units_are_told_apart_by_every_byte(count):
     people = ["p", "P", "p ", "pé", "pe\u0301", ""]
     records = [record for person in people for record in visits(person, range(10))]
-    assert count(records, marginal=TOTAL).tolist() == [3 * len(people)]
+    assert count(records, marginal=Rows((), (), 1)).tolist() == [3 * len(people)]
 
 
 def test_a_unit_that_the_table_does_not_have_is_refused(tmp_path):

@@ -1,3 +1,4 @@
+import math
 from datetime import date
 
 import numpy as np
@@ -5,8 +6,8 @@ import pytest
 
 from sqlmadp.errors import SqlError
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import TOTAL
 from sqlmadp.sql.bind import BoundQuery, bind, bind_all, cuts
+from sqlmadp.sql.blocks import EXACT_VALUES, MANY_BINS
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 
@@ -42,9 +43,9 @@ def codes(sql: str, evaluator: Evaluator) -> list[str]:
     return [problem.code for problem in caught.value.problems]
 
 
-def test_the_total_has_the_marginal_of_no_column(evaluator):
+def test_the_total_has_the_scope_of_no_column(evaluator):
     query = bound("SELECT COUNT(*) FROM people", evaluator)
-    assert query.aggregates[0].marginal == TOTAL
+    assert query.aggregates[0].scope == ()
     assert query.aggregates[0].matrix.toarray().tolist() == [[1.0]]
 
 
@@ -61,7 +62,7 @@ def test_a_conjunction_over_many_columns_needs_no_product_of_their_cells(evaluat
         "AND state <> 's1' AND race = 'a' AND sex = 'm'"
     )
     (block,) = bound(sql, evaluator).aggregates
-    assert block.marginal.shape == (2,) * 6
+    assert block.shape == (2,) * 6
     assert block.matrix.nnz == 1
 
 
@@ -90,7 +91,7 @@ def test_a_count_without_group_by_has_one_row_even_where_nothing_can_match(evalu
 def test_names_are_read_in_any_case_and_with_the_tables_alias(evaluator):
     plain = bound("SELECT COUNT(*) FROM people WHERE age = 3", evaluator)
     other = bound('SELECT COUNT(*) FROM "PEOPLE" AS p WHERE P."Age" = 3', evaluator)
-    assert plain.aggregates[0].marginal == other.aggregates[0].marginal
+    assert plain.aggregates[0].fingerprint == other.aggregates[0].fingerprint
 
 
 def test_an_alias_orders_before_a_column_and_groups_after_it(evaluator):
@@ -177,17 +178,19 @@ def test_aggregates_that_need_the_same_piece_share_it(evaluator):
     assert len(query.blocks[0].pieces) == 3
 
 
-def test_a_sum_that_is_not_asked_for_itself_weighs_like_a_count(evaluator):
-    (summed,) = bound("SELECT SUM(age) FROM people", evaluator).blocks[0].pieces
-    total, _ = bound("SELECT AVG(age) FROM people", evaluator).blocks[0].pieces
-    assert summed.blocks[0].matrix.max() == 99
-    assert total.blocks[0].matrix.max() * total.scale == 99
-    assert total.scale == 128
+def test_a_sum_is_in_plain_units_over_the_ends_of_its_column(evaluator):
+    for sql in ("SELECT SUM(age) FROM people", "SELECT AVG(age) FROM people"):
+        summed = bound(sql, evaluator).blocks[0].pieces[0]
+        (rows,) = summed.rows
+        assert rows.shape == (2,)
+        assert summed.bounds == (0, 99)
+        ages = (rows.matrix @ rows.parts[0].functions).toarray()
+        np.testing.assert_allclose(ages[0], np.arange(100), atol=1e-9)
 
 
 def test_every_grouping_set_has_blocks_of_its_own_scope(evaluator):
     query = bound("SELECT sex, race, COUNT(*) FROM people GROUP BY ROLLUP (sex, race)", evaluator)
-    assert {block.marginal.scope for block in query.aggregates} == {(), ("sex",), ("race", "sex")}
+    assert {block.scope for block in query.aggregates} == {(), ("sex",), ("race", "sex")}
     assert query.rows == 1 + 2 + 14
 
 
@@ -220,10 +223,10 @@ def test_width_bucket_is_that_of_standard_sql(evaluator, bucket, wanted):
     query = bound(f"SELECT {bucket} AS b, COUNT(*) FROM people GROUP BY b", evaluator)
     (block,) = query.aggregates
     keys = query.blocks[0].keys.columns[0]
-    (partition,) = block.marginal.partitions
+    (partition,) = block.parts
     for age, number in wanted.items():
         row = keys.tolist().index(str(number))
-        assert block.matrix.toarray()[row, partition.labels[age]] == 1
+        assert block.matrix.toarray()[row, partition.pieces[age]] == 1
     assert len(keys) == 7
 
 
@@ -231,3 +234,17 @@ def test_width_bucket_cuts_a_real_column():
     sql = "SELECT width_bucket(income, 0, 100, 4) AS b, COUNT(*) FROM people GROUP BY b"
     (statement,) = split(sql, file="a.sql")
     assert cuts([statement], DOMAIN)["income"] == {25.0, 50.0, 75.0, 100.0}
+
+
+@pytest.mark.parametrize("values", [64, EXACT_VALUES, EXACT_VALUES + 1, 100_000])
+def test_quantiles_are_exact_up_to_many_values_and_merged_beyond_with_a_note(values):
+    merged = 1 if values <= EXACT_VALUES else math.ceil(values / MANY_BINS)
+    column = Column(name="v", type="integer", minimum=0, maximum=values - 1, complete=True)
+    query = bound("SELECT MEDIAN(v) FROM t", Evaluator(Domain(table="t", columns=(column,))))
+    (piece,) = query.blocks[0].pieces
+    assert piece.merged == merged
+    assert [note.code for note in query.notes] == ["quantile-resolution"] * (merged > 1)
+    assert bool(piece.coarser) == (values > 64)
+    for rows in (*piece.rows, *piece.coarser):
+        cells = rows.matrix @ rows.parts[0].functions
+        assert (np.asarray(cells.sum(axis=0)) == 1).all()

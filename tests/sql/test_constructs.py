@@ -3,7 +3,6 @@ import constructs
 
 def test_the_table_of_constructs_says_what_binding_does():
     assert constructs.written() == constructs.fragment()
-    assert constructs.written(page=constructs.README) == constructs.fragment()
 
 
 def test_a_refusal_always_has_a_reason_and_an_accepted_construct_none():

@@ -163,8 +163,7 @@ def test_check_and_explain_show_how_a_statement_was_read(plan):
 
 def test_a_connection_and_a_query_take_a_dialect(plan):
     with sqlmadp.connect(plan, analyst="bob", dialect="postgres") as connection:
-        connection.execute("SELECT COUNT(*) / 2 AS n FROM visits")
-        assert connection.staged
+        connection.execute("HAND IN SELECT COUNT(*) / 2 AS n FROM visits")
     assert Plan.open(plan).staged_path("bob").read_text().count("-- dialect: postgres") == 1
     release = Plan.open(plan).release()
     (row,) = release.query("SELECT COUNT(*) / 2 AS n FROM visits", dialect="postgres").rows

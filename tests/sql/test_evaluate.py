@@ -42,7 +42,7 @@ def predicate(evaluator: Evaluator, sql: str) -> Node:
 def by_cell(evaluator: Evaluator, sql: str) -> list[int]:
     factor = truth(predicate(evaluator, sql), evaluator)
     (partition,) = factor.partitions
-    return factor.values[partition.labels].tolist()
+    return factor.values[partition.pieces].tolist()
 
 
 def test_a_predicate_is_true_false_or_null_on_every_cell(evaluator):
@@ -61,7 +61,7 @@ def test_division_by_zero_is_an_error_on_a_declared_value_unless_tried(evaluator
 def test_kleene_logic_agrees_with_duckdb_on_the_product(evaluator, sql):
     node = predicate(evaluator, sql)
     split, whole = truth(node, evaluator), evaluator.truth(node)
-    assert len(list(pieces(node))) == 2
+    assert len(list(pieces([node]))) == 2
     assert split.columns == whole.columns[: len(split.columns)] == ("n", "s")
     np.testing.assert_array_equal(split.values, whole.values)
 
@@ -86,5 +86,5 @@ def test_columns_with_too_many_cells_are_not_evaluated(evaluator):
 def test_duckdb_decides_which_keys_are_equal_and_the_first_cell_stands_for_them(evaluator):
     key = evaluator.key(predicate(evaluator, "abs(n)"))
     assert key.texts.tolist() == ["1", "0", "2", None]
-    assert key.factor.values[key.factor.partitions[0].labels].tolist() == [0, 1, 0, 2, 3]
+    assert key.factor.values[key.factor.partitions[0].pieces].tolist() == [0, 1, 0, 2, 3]
     assert key.type == "BIGINT"

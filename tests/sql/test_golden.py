@@ -55,14 +55,12 @@ def selected(query: BoundQuery, domain: Domain) -> str:
         for place, block in enumerate(query.aggregates):
             cells = []
             for cell in block.matrix[[row]].indices:
-                groups = (
-                    np.unravel_index(cell, block.marginal.shape) if block.marginal.scope else ()
-                )
+                groups = np.unravel_index(cell, block.shape) if block.scope else ()
                 cells.append(
                     " ".join(
-                        f"{name}={values(domain.column(name), partition.labels == group)}"
+                        f"{name}={values(domain.column(name), partition.pieces == group)}"
                         for name, partition, group in zip(
-                            block.marginal.scope, block.marginal.partitions, groups, strict=True
+                            block.scope, block.parts, groups, strict=True
                         )
                     )
                     or "everything"

@@ -1,11 +1,15 @@
 """Hints are copied and run: every statement that a refusal offers is itself accepted."""
 
 import re
+import shlex
+import tomllib
 
 import pytest
+from click.testing import CliRunner
 
 import sqlmadp
-from sqlmadp.errors import ProgrammingError, SqlError
+from sqlmadp.cli import main
+from sqlmadp.errors import NotReleasedError, ProgrammingError, SqlError
 
 SCHEMA = """
 table = "Loans 2025"
@@ -77,7 +81,48 @@ def connection(tmp_path_factory):
     )
     with sqlmadp.connect(folder / "plan.toml", analyst="ana") as connection:
         yield connection
-        connection.rollback()
+
+
+# What offers a statement, or does not: whatever it offers must be accepted.
+D = '"the ""best"" day"'
+MORE_REFUSED = [
+    f"INSERT INTO {T} VALUES (1)",
+    f'PIVOT {T} ON "Home District" USING COUNT(*)',
+    "SHOW TABLES",
+    "SELECT 1",
+    'SELECT COUNT(*) FROM "All Districts"',
+    f"SELECT COUNT(*) FROM {T} USING SAMPLE 10",
+    f"SELECT COUNT(*) FROM (SELECT * FROM {T} LIMIT 3)",
+    f'SELECT COUNT(*) FROM {T} WHERE "order" > (SELECT AVG("order") FROM {T})',
+    f'SELECT MEDIAN("Fine (EUR)") FROM {T}',
+    f'SELECT STDDEV("Fine (EUR)") FROM {T}',
+    f'SELECT CORR("Fine (EUR)", "order") FROM {T}',
+    f'SELECT FIRST("Fine (EUR)") FROM {T}',
+    f'SELECT COUNT(DISTINCT "Fine (EUR)") FROM {T}',
+    f'SELECT ARG_MAX("order", "Fine (EUR)") FROM {T}',
+    f'SELECT MAX("Person ID") FROM {T}',
+    f"SELECT MAX({D}::VARCHAR) FROM {T}",
+    f'SELECT ANY_VALUE("Straße") FROM {T}',
+    f'SELECT ARRAY_AGG("order") FROM {T}',
+    f'SELECT APPROX_COUNT_DISTINCT("order") FROM {T}',
+    f'SELECT SUM("Home District") FROM {T}',
+    f"SELECT AVG({D}) FROM {T}",
+    f"SELECT SUM(*) FROM {T}",
+    f"SELECT COUNT(*) FROM {T} WHERE COUNT(*) > 3",
+    f'SELECT COUNT(*) FROM {T} HAVING MAX("order") > 3',
+    f'SELECT "order", COUNT(*) FROM {T} GROUP BY "Home District"',
+    f'SELECT COUNT(*) FROM {T} WHERE "Fine (EUR)" > "order"',
+    "SELECT COUNT(*) FROM read_csv('x')",
+    f"SELECT COUNT(*) FROM {T} WHERE random() > 0.5",
+    f"SELECT COUNT(*) FROM {T} WHERE {D} > today()",
+    f"SELECT COUNT(*) FROM {T} WHERE \"Home District\" COLLATE nocase = 'north'",
+    f'SELECT COUNT(*) FROM {T} FULL JOIN "All Districts" USING ("Home District")',
+    f'SELECT COUNT(*) FROM {T} NATURAL JOIN "All Districts"',
+    f'SELECT COUNT(*) FROM {T} JOIN "All Districts" ON "order" > 3',
+    f'SELECT COUNT(*) FROM {T} JOIN "All Districts" ON TRUE JOIN {T} x ON TRUE',
+    f'SELECT RANK() OVER (ORDER BY "order") FROM {T}',
+    f"SELECT chr(COUNT(*)::INTEGER) FROM {T}",
+]
 
 
 def problems(connection, sql):
@@ -88,7 +133,7 @@ def problems(connection, sql):
 
 def offered(hint):
     """Return the statements in a hint: each ends with a full stop or a colon."""
-    return re.findall(r"SELECT .*?(?=\.(?:\s|$)|: every)", hint)
+    return re.findall(r"(?:: |as in )(SELECT .*?)(?=\.(?:\s|$)|: every)", hint)
 
 
 @pytest.mark.parametrize("sql", REFUSED.values(), ids=REFUSED)
@@ -97,6 +142,17 @@ def test_every_statement_that_a_hint_offers_is_accepted(connection, sql):
     assert found
     for statement in found:
         assert connection.execute(statement).description
+
+
+@pytest.mark.parametrize("front", ["", "EXPLAIN ", "HAND IN AS it "])
+@pytest.mark.parametrize("sql", MORE_REFUSED)
+def test_whatever_statement_a_hint_offers_is_accepted_wherever_it_was_refused(
+    connection, sql, front
+):
+    for problem in problems(connection, f"{front}{sql}"):
+        assert "..." not in problem.hint
+        for statement in offered(problem.hint):
+            assert connection.execute(statement).description
 
 
 @pytest.mark.parametrize(
@@ -136,3 +192,64 @@ def test_values_without_a_place_are_answered_with_what_a_place_looks_like(connec
 def test_explain_works_on_a_connection_too(connection):
     cursor = connection.execute(f'EXPLAIN SELECT "order", COUNT(*) AS n FROM {T} GROUP BY 1')
     assert [column[0] for column in cursor.description][:2] == ["column", "scope"]
+
+
+# What is offered in other places: commands for a shell, tables for the plan, HAND IN.
+
+
+@pytest.fixture
+def awkward(tmp_path):
+    """A plan whose file and analyst have names that need quotes."""
+    folder = tmp_path / "Plans & more"
+    folder.mkdir()
+    (folder / "loans.toml").write_text(SCHEMA)
+    (folder / "loans.csv").write_text(
+        'Person ID,Fine (EUR),Home District,order,"the ""best"" day",Straße\n'
+        "a,1.5,North,3,2025-03-02,true\n"
+    )
+    plan = folder / "it's the plan.toml"
+    plan.write_text(
+        'schema = "loans.toml"\nsource = "loans.csv"\nepsilon = "1"\n[ledger]\n'
+        'path = "l.ledger"\nbudget = "1"\n[analysts."Ärzte & Co"]\n'
+    )
+    return plan
+
+
+ANALYST = "Ärzte & Co"
+
+
+def run(command):
+    return CliRunner().invoke(main, shlex.split(command)[1:])
+
+
+def test_what_to_type_before_the_release_can_be_typed(awkward):
+    sql = f'SELECT "Home District", COUNT(*) AS n FROM {T} GROUP BY 1'
+    with sqlmadp.connect(awkward, analyst=ANALYST, stage=False) as connection:
+        with pytest.raises(NotReleasedError) as pending:
+            connection.execute(sql).fetchall()
+        typed = re.findall(r"^    (HAND IN .*)$", str(pending.value), re.MULTILINE)
+        assert typed == [f"HAND IN {sql}"]
+        assert connection.execute(typed[0]).fetchone()[1] == "handed in now"
+        (command,) = re.findall(r"the curator runs: (.*)$", str(pending.value), re.MULTILINE)
+    answer = run(f"sqlmadp query {shlex.quote(str(awkward))} {shlex.quote(sql)}")
+    assert answer.exit_code == 1
+    assert re.findall(r"The curator runs: (.*)$", answer.output, re.MULTILINE) == [command]
+    assert run(command).exit_code == 0
+    with sqlmadp.connect(awkward, analyst=ANALYST) as connection:
+        assert len(connection.execute(sql).fetchall()) == 2
+
+
+def test_the_table_of_an_analyst_is_named_as_toml_needs_it(awkward):
+    with pytest.raises(SqlError) as refused:
+        sqlmadp.Plan.open(awkward).release()
+    (table,) = re.findall(r"in (\[analysts.*?\])", refused.value.problems[0].hint)
+    assert tomllib.loads(f'{table}\nqueries = "own.sql"')["analysts"] == {
+        ANALYST: {"queries": "own.sql"}
+    }
+
+
+def test_whose_statement_it_is_has_to_be_said(awkward):
+    sql = shlex.quote(f"HAND IN SELECT COUNT(*) FROM {T}")
+    answer = run(f"sqlmadp query {shlex.quote(str(awkward))} {sql}")
+    assert answer.exit_code == 1
+    assert f"--analyst NAME, one of {ANALYST}" in answer.output

@@ -12,16 +12,19 @@ from datetime import timedelta
 
 import numpy as np
 import people_table
+import pytest
 import statement_generator as generator
+from everyday_sql import CONDITIONS, STATEMENTS
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sqlmadp.answer.rows import Desk
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Block, Marginal, row_major_strides
-from sqlmadp.sql.bind import BoundQuery, bind, cuts
+from sqlmadp.sql.bind import BoundQuery, bind, bind_all, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
+from sqlmadp.table.joint import realised
+from sqlmadp.table.rows import Rows
 
 records = st.tuples(
     st.none() | st.integers(-1, 4),
@@ -73,19 +76,17 @@ def cell_of(column: Column, value: object) -> int:
     return declared.index(value)
 
 
-def data_vector(rows: list[tuple], marginal: Marginal, domain: Domain) -> np.ndarray:
-    """Return the records in every cell of a marginal."""
-    vector = np.zeros(marginal.size)
+def data_vector(records: list[tuple], rows: Rows, domain: Domain) -> np.ndarray:
+    """Return, for every vertex, the sum over records of the products of their weights."""
+    vector = np.zeros(rows.size)
     names = [column.name for column in domain.columns]
-    for row in rows:
-        cell = 0
-        strides = row_major_strides(marginal.shape)
-        for name, partition, stride in zip(
-            marginal.scope, marginal.partitions, strides, strict=True
-        ):
-            value = row[names.index(name)]
-            cell += int(partition.labels[cell_of(domain.column(name), value)]) * stride
-        vector[cell] += 1
+    functions = [part.functions.toarray() for part in rows.parts]
+    for record in records:
+        weights = np.ones(1)
+        for name, function in zip(rows.scope, functions, strict=True):
+            cell = cell_of(domain.column(name), record[names.index(name)])
+            weights = np.kron(weights, function[:, cell])
+        vector += weights
     return vector
 
 
@@ -97,8 +98,9 @@ class Exact:
     def __init__(self, rows: list[tuple], domain: Domain) -> None:
         self._rows, self._domain = rows, domain
 
-    def answers(self, block: Block) -> np.ndarray:
-        return block.matrix @ data_vector(self._rows, block.marginal, self._domain)
+    def answers(self, rows: Rows) -> np.ndarray:
+        rows = realised(rows)
+        return rows.matrix @ data_vector(self._rows, rows, self._domain)
 
 
 DESK = Desk()
@@ -209,12 +211,33 @@ def test_a_generated_statement_returns_the_rows_of_duckdb(seed, data):
     assert people_table.same_rows(ours, theirs, ordered=made.ordered), (ours, theirs)
 
 
+EVERYDAY = [*(f"SELECT COUNT(*) FROM people WHERE {each}" for each in CONDITIONS), *STATEMENTS]
+MANY = people_table.as_declared(people_table.table(5, size=400))  # No group is empty.
+
+
+@pytest.fixture(scope="module")
+def everyday():
+    statements = split(";\n".join(EVERYDAY), file="everyday.sql")
+    domain = DOMAIN.with_cuts(cuts(statements, DOMAIN))
+    bound = bind_all(statements, Evaluator(domain))
+    return dict(zip(EVERYDAY, bound, strict=True)), domain, people_table.reference_connection(MANY)
+
+
+@pytest.mark.parametrize("sql", EVERYDAY)
+def test_an_everyday_spelling_returns_the_rows_of_duckdb(everyday, sql):
+    queries, domain, raw = everyday
+    theirs = raw.sql(sql)
+    described = [(name, str(kind)) for name, kind, *_ in theirs.description]
+    assert list(queries[sql].columns) == described
+    assert people_table.same_rows(answer(queries[sql], MANY, domain), theirs.fetchall())
+
+
 @oracle
 @given(st.none() | predicates, keys, counts)
-def test_no_partition_of_a_block_can_be_made_coarser(where, group, counted):
+def test_no_partition_of_counts_can_be_made_coarser(where, group, counted):
     query, _ = bind_one(statement_of(where, group, counted))
-    for block in query.aggregates:
-        dense = block.matrix.toarray().reshape(block.rows, *block.marginal.shape)
+    for rows in query.aggregates:
+        dense = rows.matrix.toarray().reshape(rows.count, *rows.shape)
         for axis in range(1, dense.ndim):
             slices = {part.tobytes() for part in np.moveaxis(dense, axis, 0)}
             assert len(slices) == dense.shape[axis] > 1

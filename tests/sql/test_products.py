@@ -1,12 +1,17 @@
 """Products: a sum of products of single columns is the value that DuckDB gives every cell."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.bind import bind
 from sqlmadp.sql.evaluate import Evaluator
+from sqlmadp.sql.products import null_parts
 from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.tree import text
 
 DOMAIN = Domain(
     table="sales",
@@ -24,65 +29,133 @@ def evaluator():
     return Evaluator(DOMAIN)
 
 
-def piece(sql: str, evaluator: Evaluator):
-    query = bind(Statement("a.sql", "q1", sql), evaluator)
-    return next(p for p in query.blocks[0].pieces if p.kind == "sum")
+def expression(sql: str, evaluator: Evaluator):
+    statement = Statement("a.sql", "q1", f"SELECT 1 FROM sales WHERE {sql}")
+    (reading,) = evaluator.sandbox.read([statement])
+    return reading.tree.args["where"].this
+
+
+def every_cell(names):
+    return {name: np.arange(DOMAIN.column(name).size) for name in names}
+
+
+def by_duckdb(node, names, evaluator):
+    """Return DuckDB's values on all cells of some columns; NaN for NULL."""
+    found = evaluator.argument(node)
+    values = np.append(found.numbers, np.nan)[found.factor.values]
+    parts = dict(zip(found.factor.columns, found.factor.partitions, strict=True))
+    for axis, name in enumerate(found.factor.columns):
+        values = values.take(parts[name].pieces, axis=axis)
+    own = [found.factor.columns.index(name) for name in names if name in parts]
+    shape = [DOMAIN.column(name).size if name in parts else 1 for name in names]
+    whole = [DOMAIN.column(name).size for name in names]
+    return np.broadcast_to(values.transpose(own).reshape(shape), whole)
+
+
+PRODUCTS = [
+    ("CASE WHEN shop = 'a' THEN 1 ELSE 0 END * price", 1),
+    ("price * quantity", 1),
+    ("price * quantity - 2 * month", 2),
+    ("(price + 1) * (quantity - month)", 4),
+    ("-(price + quantity) / 4", 2),
+    ("CAST(price AS DOUBLE) * quantity", 1),
+    ("3 + price * month * quantity", 2),
+    ("CASE WHEN shop = 'a' THEN price END", 1),
+    ("CASE WHEN shop = 'a' AND month > 1 THEN price * quantity END", 1),
+    ("CASE WHEN shop = 'a' THEN price - month ELSE NULL END", 2),
+]
+WITH_ELSE_0 = [
+    ("CASE WHEN shop = 'a' THEN price * quantity ELSE 0 END", 1),
+    ("CASE WHEN quantity > 1 THEN price ELSE 0 END", 1),
+]
+
+
+@pytest.mark.parametrize(("value", "terms"), [*PRODUCTS, *WITH_ELSE_0])
+def test_terms_add_up_to_the_value_of_every_cell(evaluator, value, terms):
+    node = expression(value, evaluator)
+    found = evaluator.terms(node)
+    assert len(found.terms) <= terms
+    names = list(found.present)
+    ours, theirs = found.at(every_cell(names)), by_duckdb(node, names, evaluator)
+    np.testing.assert_allclose(np.nan_to_num(ours), np.nan_to_num(theirs), atol=1e-12)
+    low, high = found.bounds
+    assert low <= np.nanmin(theirs)
+    assert high >= np.nanmax(theirs)
+
+
+@pytest.mark.parametrize(("value", "terms"), PRODUCTS)
+def test_what_is_counted_is_not_null_and_one_part_is_null_where_the_whole_is(
+    evaluator, value, terms
+):
+    node = expression(value, evaluator)
+    found = evaluator.terms(node)
+    names = list(found.present)
+    missing = np.isnan(by_duckdb(node, names, evaluator))
+    np.testing.assert_array_equal(np.isnan(found.at(every_cell(names))), missing)
+    parts = [by_duckdb(part, names, evaluator) for part in null_parts(node)]
+    np.testing.assert_array_equal(np.any(np.isnan(parts), axis=0), missing)
+
+
+@pytest.mark.parametrize(("value", "terms"), WITH_ELSE_0)
+def test_a_case_with_else_0_is_null_as_a_whole_only(evaluator, value, terms):
+    node = expression(value, evaluator)
+    assert [text(part) for part in null_parts(node)] == [text(node)]
+
+
+def test_bounds_are_tight_where_every_column_occurs_once(evaluator):
+    assert evaluator.terms(expression("price * quantity", evaluator)).bounds == (-6, 12)
+    assert evaluator.terms(expression("2 * price - month", evaluator)).bounds == (-7, 7)
+
+
+def test_an_expression_that_is_always_null_has_no_bounds(evaluator):
+    query = bind(Statement("a.sql", "q1", "SELECT SUM(price + NULL::INT) FROM sales"), evaluator)
+    found = next(p for p in query.blocks[0].pieces if p.kind == "sum")
+    assert all(math.isnan(bound) for bound in found.bounds)
+    assert all(rows.matrix.nnz == 0 for rows in found.rows)
 
 
 @pytest.mark.parametrize(
-    ("value", "terms"),
+    "value",
     [
-        ("price * quantity", 1),
-        ("price * quantity - 2 * month", 2),
-        ("(price + 1) * (quantity - month)", 2),
-        ("-(price + quantity) / 4", 2),
-        ("price", 1),
-        ("CASE WHEN shop = 'a' THEN 1 ELSE 0 END * price", 1),
-        ("3 + price * month * quantity", 2),
+        "price // (quantity + 1)",
+        "greatest(price, quantity)",
+        "price % month",
+        "CASE WHEN shop = 'a' THEN price ELSE month END",
+        "CASE WHEN price > month THEN price END",
     ],
 )
-def test_terms_add_up_to_the_value_of_every_cell(evaluator, value, terms):
-    found = piece(f"SELECT SUM({value}) FROM sales", evaluator)
-    assert len(found.terms) == terms
-    names = sorted({name for term in found.terms for name in term.functions})
-    whole = np.zeros([DOMAIN.column(name).size for name in names])
-    for term in found.terms:
-        part = np.array(term.coefficient)
-        for name in names:
-            part = np.multiply.outer(part, term.functions[name])
-        whole += part
-    (block,) = found.blocks
-    labels = [
-        dict(zip(block.marginal.scope, block.marginal.partitions, strict=True))[name].labels
-        if name in block.marginal.scope
-        else np.zeros(DOMAIN.column(name).size, dtype=int)
-        for name in names
-    ]
-    cells = block.matrix.toarray().reshape([p.size for p in block.marginal.partitions])
-    at = [labels[names.index(name)] for name in block.marginal.scope]
-    np.testing.assert_allclose(
-        cells[np.ix_(*at)].reshape(whole.shape) if at else np.full(whole.shape, cells), whole
+def test_what_mixes_columns_otherwise_is_summed_as_duckdb_does_on_every_cell(evaluator, value):
+    node = expression(value, evaluator)
+    assert evaluator.terms(node) is None
+    query = bind(Statement("a.sql", "q1", f"SELECT SUM({value}) FROM sales"), evaluator)
+    found = next(p for p in query.blocks[0].pieces if p.kind == "sum")
+    (rows,) = found.rows
+    lift = np.ones((1, 1))
+    for part in rows.parts:
+        lift = np.kron(lift, part.functions.toarray())
+    theirs = np.nan_to_num(by_duckdb(node, rows.scope, evaluator)).reshape(-1)
+    np.testing.assert_allclose((rows.matrix @ lift)[0], theirs, atol=1e-9)
+
+
+def test_a_product_that_duckdb_does_not_confirm_is_looked_at_on_every_cell(monkeypatch):
+    fresh = Evaluator(DOMAIN)
+    node = expression("price * quantity", fresh)
+    right = fresh._product_terms(node)
+    (term,) = right.terms
+    wrong = replace(right, terms=(replace(term, coefficient=1.01),))
+    assert fresh._confirmed(node, right)
+    assert not fresh._confirmed(node, wrong)
+    monkeypatch.setattr(fresh, "_product_terms", lambda _: wrong)
+    assert fresh.terms(node) is None
+
+
+def test_conditions_of_sums_and_correlations_are_told_apart_by_group(evaluator):
+    sql = (
+        "SELECT month, CORR(price, quantity), AVG(price) FILTER (WHERE shop = 'a') FROM sales "
+        "GROUP BY month"
     )
-
-
-@pytest.mark.parametrize(
-    "value", ["price // quantity", "greatest(price, quantity)", "price % month"]
-)
-def test_what_mixes_columns_otherwise_has_no_terms(evaluator, value):
-    assert piece(f"SELECT SUM({value}) FROM sales WHERE quantity > 0", evaluator).terms is None
-
-
-def test_correlations_and_filters_come_as_terms_too(evaluator):
-    query = bind(
-        Statement(
-            "a.sql",
-            "q1",
-            "SELECT month, CORR(price, quantity), AVG(price) FILTER (WHERE shop = 'a') FROM sales "
-            "GROUP BY month",
-        ),
-        evaluator,
-    )
+    query = bind(Statement("a.sql", "q1", sql), evaluator)
     pieces = [p for p in query.blocks[0].pieces if p.kind == "sum"]
-    assert all(p.terms is not None and len(p.terms) == 1 for p in pieces)
-    assert all(len(p.groups) == 1 and p.groups[0].size == 3 for p in pieces)
-    assert {mask.columns for p in pieces for mask in p.masks} >= {("shop",)}
+    assert all(p.rows[0].count == 3 and "month" in p.rows[0].scope for p in pieces)
+    assert any("shop" in p.rows[0].scope for p in pieces)
+    assert all(size <= 9 for p in pieces for size in p.rows[0].shape)

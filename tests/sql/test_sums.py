@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 from sqlglot import parse_one
 
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Partition as Cells
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.factor import Factor
-from sqlmadp.sql.groups import Values, block, form_groups
+from sqlmadp.sql.groups import OUT, form_groups, tied
 from sqlmadp.sql.limits import DEFAULT
 from sqlmadp.sql.products import Term
-from sqlmadp.sql.sums import COUNT, sum_rows
+from sqlmadp.sql.sums import COUNT, Values, histogram_rows, sum_rows, value_rows
+from sqlmadp.table.joint import realised
+from sqlmadp.table.partition import Partition
 
 SIZES = {"a": 7, "b": 5, "c": 6}
 
@@ -26,17 +27,29 @@ def over_cells(scope, lifts, matrix):
 
 
 def of_rows(rows):
+    rows = realised(rows)
     lifts = {n: p.functions.toarray() for n, p in zip(rows.scope, rows.parts, strict=True)}
     return over_cells(rows.scope, lifts, rows.matrix)
 
 
-def of_block(found):
-    marginal = found.marginal
-    lifts = {
-        name: np.eye(partition.size)[:, partition.labels]
-        for name, partition in zip(marginal.scope, marginal.partitions, strict=True)
-    }
-    return over_cells(marginal.scope, lifts, found.matrix)
+def by_brute_force(groups, masks, added):
+    """Return what every cell adds to every group, cell by cell."""
+    found = np.zeros((groups.size, *SIZES.values()))
+    tables = tied(groups, masks)
+    for cell in np.ndindex(*SIZES.values()):
+        at = dict(zip(SIZES, cell, strict=True))
+        numbers = [
+            table.values[
+                tuple(
+                    part.pieces[at[name]]
+                    for name, part in zip(table.columns, table.partitions, strict=True)
+                )
+            ]
+            for table in tables
+        ]
+        if OUT not in numbers and groups.size:
+            found[(groups.rank[sum(numbers)], *cell)] = added[cell]
+    return found.reshape(groups.size, -1)
 
 
 @st.composite
@@ -49,7 +62,7 @@ def asked(draw):
         values = random.integers(0, most, shape)
         if random.random() < 0.5:
             values = np.minimum(np.indices(shape).sum(axis=0) // 2, most - 1)
-        return Factor(names, tuple(Cells.finest(n) for n in shape), values).reduce()
+        return Factor(names, tuple(Partition.finest(n) for n in shape), values).reduce()
 
     scopes = [("a",), ("b",), ("c",), ("a", "b"), ("b", "c")]
     keys = [factor(scopes[random.integers(len(scopes))], 3) for _ in range(random.integers(0, 3))]
@@ -82,18 +95,22 @@ def test_sums_of_products_are_those_over_all_cells(drawn):
         )
         for term in terms
     )
-    weights, codes = np.unique(whole, return_inverse=True)
-    cells = tuple(Cells.finest(n) for n in SIZES.values())
-    values = Values(Factor(tuple(SIZES), cells, codes.reshape(whole.shape)), weights)
-    expected = of_block(block(groups, masks, values))
+    expected = by_brute_force(groups, masks, whole)
     np.testing.assert_allclose(of_rows(sum_rows(groups, masks, terms, SIZES)), expected, atol=1e-9)
+    weights, codes = np.unique(whole, return_inverse=True)
+    cells = tuple(Partition.finest(n) for n in SIZES.values())
+    values = Values(Factor(tuple(SIZES), cells, codes.reshape(whole.shape)).reduce(), weights)
+    np.testing.assert_allclose(of_rows(value_rows(groups, masks, values)), expected, atol=1e-9)
+    histogram = of_rows(histogram_rows(groups, masks, values))
+    summed = histogram.reshape(groups.size, len(weights), -1).transpose(0, 2, 1) @ weights
+    np.testing.assert_allclose(summed, expected, atol=1e-9)
 
 
 @settings(deadline=None, max_examples=50)
 @given(asked())
 def test_counts_are_those_over_all_cells(drawn):
     groups, masks, _ = drawn
-    expected = of_block(block(groups, masks))
+    expected = by_brute_force(groups, masks, np.ones(tuple(SIZES.values())))
     np.testing.assert_allclose(of_rows(sum_rows(groups, masks, COUNT, SIZES)), expected, atol=1e-12)
 
 
@@ -103,6 +120,6 @@ def test_a_product_of_wide_columns_is_never_enumerated():
     domain = Domain(table="people", columns=(price, quantity))
     terms = Evaluator(domain).terms(parse_one("price * quantity"))
     groups = form_groups([], [], grouped=False, limits=DEFAULT)
-    rows = sum_rows(groups, [], terms, {"price": 100_001, "quantity": 5_000})
+    rows = sum_rows(groups, [], terms.terms, {"price": 100_001, "quantity": 5_000})
     assert rows.shape == (2, 2)
     assert sorted(rows.matrix.toarray()[0]) == pytest.approx([0, 0, 1e5, 5e8])

@@ -3,9 +3,9 @@
 A mechanism sees workloads and shares, never records.  What it selects also says which blocks each
 analyst reconstructs from; that is what lets all mechanisms go through a single measurement.
 
-Each mechanism declares itself: its name, what it promises, whether the order of analysts matters,
-its options (the fields of the class) and what it selects strategies for.  `registered` puts it
-into `MECHANISMS`, and everything else reads them from there.
+Each mechanism declares itself: its name, its rule in words, what it promises, whether the order of
+analysts matters, its options (the fields of the class) and what it selects strategies for.
+`registered` puts it into `MECHANISMS`, and everything else reads them from there.
 
 [PWFM21] Pujol, Wu, Fain, Machanavajjhala, "Budget Sharing for Multi-Analyst Differential
 Privacy", PVLDB 14(10), 2021, doi:10.14778/3467861.3467870.
@@ -15,9 +15,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 from sqlmadp.core.collective import Collective, Joint, Workload
 from sqlmadp.errors import ProgrammingError
@@ -25,6 +29,18 @@ from sqlmadp.table.partition import Floats
 
 BOTH = "guaranteed: sharing incentive, non-interference"
 NEITHER = "guaranteed: nothing; the ratios are those of this plan"
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Return a context in which BLAS has one thread: several contend for small matrices."""
+    limit: AbstractContextManager[object] = _blas().limit(limits=1)
+    return limit
+
 
 _registered: dict[str, type[Mechanism]] = {}
 
@@ -35,21 +51,28 @@ class Mechanism(ABC):
 
     name: ClassVar[str]
     """What plans and the command line call it."""
+    rule: ClassVar[str] = (
+        "the measurements are chosen for everybody together, from statements and shares alone"
+    )
+    """How it chooses what to measure, in one sentence that follows 'Under its name,'."""
     promise: ClassVar[str]
     """What it promises whoever takes part, in words."""
     ordered: ClassVar[bool] = False
     """Whether the order in which analysts are listed matters."""
+    separate: ClassVar[bool] = False
+    """Whether everybody reads nothing but the rows of their own strategy."""
 
     def select(self, collective: Collective) -> Joint:
         """Return one strategy for everyone, with errors recomputed from its integers.
 
         Unless the mechanism is ordered, the order of analysts does not matter, bit for bit.
         """
-        if self.ordered:
-            return self._choose(collective)
-        order = collective.arrangement
-        places = sorted(range(len(order)), key=order.__getitem__)
-        return self._choose(collective.arranged).rearranged(places)
+        with one_thread():
+            if self.ordered:
+                return self._choose(collective)
+            order = collective.arrangement
+            places = sorted(range(len(order)), key=order.__getitem__)
+            return self._choose(collective.arranged).rearranged(places)
 
     @abstractmethod
     def _choose(self, collective: Collective) -> Joint:
@@ -66,6 +89,10 @@ class Mechanism(ABC):
     def interference(self, collective: Collective) -> Floats | None:
         """Return ``[i, j]``: by what ratio i's joining changes j's error; None if not at once."""
         return None
+
+    def joins(self, collective: Collective) -> list[Joint]:
+        """Return what is measured after each analyst joined; nothing if all come at once."""
+        return []
 
     @classmethod
     def options(cls) -> dict[str, Any]:

@@ -25,7 +25,7 @@ import numpy as np
 
 from sqlmadp.core.collective import Collective
 from sqlmadp.core.layout import as_asked
-from sqlmadp.core.mechanism.fairness import noise_variance
+from sqlmadp.core.mechanism.fairness import unit
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.solve.residual import Residuals
 from sqlmadp.solve.solution import assembled
@@ -40,7 +40,7 @@ class Bounds:
     """Totals to compare a mechanism's total error with."""
 
     utilitarian: float | None
-    """The total error of the strategy selected for all queries together; None if there is none."""
+    """The least total error that was found without any promise; None if none was."""
     lowest: float | None
     """No mechanism has less total error; None if there are too many coordinates to tell."""
 
@@ -53,18 +53,20 @@ class Bounds:
 
 
 def bounds(collective: Collective, epsilon: Fraction) -> Bounds:
-    """Return the totals that any mechanism's total error can be compared with.
-
-    Errors are weighted by importance, in units of the least one.
-    """
-    unit = noise_variance(epsilon)
+    """Return the totals that any mechanism's total error can be compared with."""
     everyone = collective.arranged
+    # `together` weighs errors in units of the least importance, and its budget is 1.
+    least = float(everyone.importance.min()) / float(everyone.whole) ** 2
+    scale = least * unit(everyone, epsilon)
+    utilitarian: float | None
     try:
-        utilitarian = unit * everyone.select(everyone.together).error
+        # What is searched for all queries together can miss what everyone's own strategies have.
+        poured = unit(everyone, epsilon) * float(everyone.importance @ everyone.poured.errors)
+        utilitarian = min(poured, scale * everyone.select(everyone.together).error)
     except NotCoveredError:
         utilitarian = None
     root = _sum_of_singular_values(as_asked(everyone.together))
-    return Bounds(utilitarian, None if root is None else unit * root**2)
+    return Bounds(utilitarian, None if root is None else scale * root**2)
 
 
 def _sum_of_singular_values(workload: list[Rows]) -> float | None:

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.core.collective import Collective, Joint
+from sqlmadp.core.collective import ROUNDING, Collective, Joint
 from sqlmadp.core.integers import rounded, split_by_scope
 from sqlmadp.core.p_identity import MAX_HEIGHT
 from sqlmadp.core.search import CAP_SLACK, FEWEST_STEPS, Search, Top, UnmeasuredError
 from sqlmadp.table.partition import Floats, Partition, common
+from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows, Scope, lifting
 
 ROOM = 2e-4
@@ -38,8 +39,8 @@ LIGHTEST = 1e-3
 MOST_ROWS = 40
 """Keep at most this many rows above every vertex alone of a start, the heaviest ones."""
 
-ROUNDING = 1e-11
-"""Take an error to be within its cap if it is above by at most this part."""
+QUESTION_ROUNDS = 3
+"""Search at most this often, each time with caps for the questions that were above theirs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,24 +51,34 @@ class Draft:
     weights: Floats
     rows: list[Top]
 
+    @property
+    def fixed(self) -> list[Rows]:
+        """The rows that are only weighed."""
+        return [own for own in self.rows if isinstance(own, Rows)]
+
 
 def within(errors: Floats, caps: Floats) -> bool:
     """Return whether nobody is above their cap."""
     return bool((errors <= caps * (1 + ROUNDING)).all())
 
 
+def acceptable(collective: Collective, joint: Joint, caps: Floats) -> bool:
+    """Return whether nobody is above their cap, and no question above the naive answer to it."""
+    return within(joint.errors, caps) and not collective.exceeded(joint)
+
+
 def best_of(
     collective: Collective, candidates: Iterable[Joint | None], caps: Floats, fallback: Joint
 ) -> Joint:
-    """Return the candidate of least weighted error within the caps, or else the fallback."""
+    """Return the acceptable candidate of least weighted error, or else the fallback."""
     best, least = fallback, math.inf
     if within(fallback.errors, caps):
         least = float(collective.importance @ fallback.errors)
     for candidate in candidates:
-        if candidate is None or not within(candidate.errors, caps):
+        if candidate is None:
             continue
         total = float(collective.importance @ candidate.errors)
-        if total < least:
+        if total < least and acceptable(collective, candidate, caps):
             best, least = candidate, total
     return best
 
@@ -85,44 +96,78 @@ def least_capped(
     """Return a strategy near a draft of least weighted error, as far as the caps allow.
 
     ``feasible_first``: go to where errors are least in units of their caps before that.  None if
-    the draft leaves something unmeasured, or is too large to be searched in.
+    the draft leaves something unmeasured, is too large to be searched in, or consists of products,
+    whose factors are selected column by column and not weighed by this search.
     """
-    firsts, numbers = collective.distinct
-    workloads = [collective.workloads[n] for n in firsts]
-    importance = np.bincount(numbers, collective.importance).astype(np.float64)
-    limits = np.full(len(firsts), np.inf)
-    np.minimum.at(limits, numbers, caps)
-    # Whoever asks nothing has no error, and any cap will do.
-    aims = np.where(limits > 0, limits * (1 - ROOM), 1.0) * float(collective.whole) ** 2
-    search = Search(draft.blocks, draft.rows, workloads, move=move)
-    if search.affordable < FEWEST_STEPS:
-        return None
-    try:
-        start = search.start(draft.weights)
-        if feasible_first:
-            start = search.least(importance=1 / aims, start=start, steps=steps)
-        flat, tighter = start, aims
-        for _ in range(TIGHTENED if feasible_first else 1):
-            flat = search.least(
-                importance=importance, caps=tighter, start=flat, steps=steps, rounds=rounds
-            )
-            above = float((search.errors(flat)[0] / aims).max())
-            if above <= 1 + CAP_SLACK:
-                break
-            tighter = tighter / above
-    except UnmeasuredError:
-        return None
-    return made(collective, Draft(draft.blocks, *search.split(flat)))
+    active: list[int] = []
+    joint = None
+    for _ in range(QUESTION_ROUNDS):
+        search = _Capped(collective, caps, active)
+        found = search.least(draft, move, steps, rounds, feasible_first=feasible_first)
+        if found is None:
+            return joint
+        draft, joint = found, made(collective, found)
+        if not np.isfinite(caps).any() or not within(joint.errors, caps):
+            return joint
+        new = [n for n in collective.exceeded(joint) if n not in active]
+        if not new:
+            return joint
+        active += new
+    return joint
+
+
+@dataclass(frozen=True, eq=False)
+class _Capped:
+    """A search for everyone's error within caps, and within those of some questions."""
+
+    collective: Collective
+    caps: Floats
+    questions: Sequence[int]
+
+    def least(
+        self, draft: Draft, move: bool, steps: int, rounds: int, *, feasible_first: bool
+    ) -> Draft | None:
+        collective, unit = self.collective, float(self.collective.whole)
+        blocks = [*draft.blocks, *draft.fixed, *collective.known]
+        if any(isinstance(block, Products) for block in blocks):
+            return None
+        firsts, numbers = collective.distinct
+        parts, limited = collective.questions
+        workloads = [collective.workloads[n] for n in firsts] + [parts[q] for q in self.questions]
+        importance = np.zeros(len(workloads))
+        importance[: len(firsts)] = np.bincount(numbers, collective.importance)
+        limits = np.full(len(firsts), np.inf)
+        np.minimum.at(limits, numbers, self.caps)
+        limits = np.append(limits, limited[list(self.questions)])
+        # Whoever asks nothing has no error, and any cap will do.
+        aims = np.where(limits > 0, limits * (1 - ROOM), 1.0) * unit**2
+        known = [rows.times(1 / unit) for rows in collective.known]
+        search = Search(draft.blocks, draft.rows, workloads, move=move, known=known)
+        if search.affordable < FEWEST_STEPS:
+            return None
+        try:
+            start = search.start(draft.weights)
+            if feasible_first:
+                start = search.least(importance=1 / aims, start=start, steps=steps)
+            flat, tighter = start, aims
+            for _ in range(TIGHTENED if feasible_first else 1):
+                flat = search.least(
+                    importance=importance, caps=tighter, start=flat, steps=steps, rounds=rounds
+                )
+                above = float((search.errors(flat)[0] / aims).max())
+                if above <= 1 + CAP_SLACK:
+                    break
+                tighter = tighter / above
+        except UnmeasuredError:
+            return None
+        return Draft(draft.blocks, *search.split(flat))
 
 
 def made(collective: Collective, draft: Draft) -> Joint:
     """Return a draft as integers, read by all."""
     blocks, total = rounded(draft.blocks, draft.weights, draft.rows)
     split = [part for block in blocks for part in split_by_scope(block)]
-    firsts, numbers = collective.distinct
-    members = collective.of(firsts)
-    errors = members.read_by_all(split, total).errors * float(members.whole / collective.whole) ** 2
-    return collective.read_by_all(split, total, errors[numbers])
+    return collective.read_by_all(split, total)
 
 
 def laid_over(workload: Sequence[Rows], scopes: Iterable[Scope]) -> list[Rows] | None:

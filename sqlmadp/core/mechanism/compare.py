@@ -9,10 +9,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from threadpoolctl import threadpool_limits
 
 from sqlmadp.core.collective import MOST_PARTS, Collective
-from sqlmadp.core.mechanism.base import MECHANISMS, mechanism
+from sqlmadp.core.mechanism.base import MECHANISMS, mechanism, one_thread
 from sqlmadp.core.mechanism.fairness import Outcome, outcome
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.table.partition import Partition
@@ -45,7 +44,7 @@ def compare(
     cells = matrices[0].shape[1]
     finest = [Partition.finest(cells)]
     asking = [[Rows.reduced(("cell",), finest, matrix)] for matrix in matrices]
-    with threadpool_limits(limits=1):  # Threads that contend for small matrices are far slower.
+    with one_thread():
         everyone = Collective(asking, parts, columns={"cell": cells})
         found = {each.name: outcome(each, everyone, budget) for each in asked}
         for each in found.values():

@@ -56,13 +56,21 @@ class Outcome:
 
     @property
     def unit(self) -> float:
-        """The variance that an error of 1 in the units of the collective stands for."""
-        return noise_variance(self.epsilon / self.collective.whole)
+        """What an error of 1 in the units of the collective stands for: a variance, if it is one.
+
+        Errors that are relative to something else do not depend on epsilon.
+        """
+        return unit(self.collective, self.epsilon)
+
+    @property
+    def _units(self) -> Floats:
+        own = self.collective.units
+        return self.unit * (np.ones(len(self.collective)) if own is None else own)
 
     @cached_property
     def errors(self) -> tuple[float, ...]:
         """Each analyst's expected error, summed over queries, in the collective."""
-        return tuple(float(error) for error in self.unit * self.strategy.errors)
+        return tuple(float(error) for error in self._units * self.strategy.errors)
 
     @cached_property
     def alone(self) -> tuple[float, ...]:
@@ -71,13 +79,13 @@ class Outcome:
         for n, kind in enumerate(self.collective.kinds):
             if kind not in known:
                 single = self.mechanism.select(self.collective.of([n]))
-                known[kind] = self.unit * float(single.errors[0])
+                known[kind] = float(self._units[n] * single.errors[0])
         return tuple(known[kind] for kind in self.collective.kinds)
 
     @property
     def total_error(self) -> float:
-        """The sum of everyone's expected error."""
-        return float(sum(self.errors))
+        """Everyone's expected error, added up by importance."""
+        return float(self.unit * (self.collective.importance @ self.strategy.errors))
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -155,6 +163,11 @@ def outcome(
 ) -> Outcome:
     """Return the expected errors and fairness measures of a mechanism."""
     return Outcome(mechanism, collective, epsilon, progress)
+
+
+def unit(collective: Collective, epsilon: Fraction) -> float:
+    """Return what errors of a collective are multiplied by, for a budget of everyone together."""
+    return noise_variance(epsilon / collective.whole) if collective.units is None else 1.0
 
 
 def noise_variance(epsilon: Fraction) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from sqlmadp.core.collective import Collective, Joint, Workload
 from sqlmadp.core.mechanism.base import BOTH, Mechanism, registered
 from sqlmadp.errors import NotSupportedError
+from sqlmadp.table.joint import is_joint
 from sqlmadp.table.partition import Floats, Partition
 from sqlmadp.table.rows import Rows
 
@@ -27,6 +28,7 @@ class Identity(Mechanism):
     """
 
     name = "identity"
+    rule = "every combination of declared values is counted, whatever was asked"
     promise = BOTH
 
     def searches(self, collective: Collective) -> list[Workload]:
@@ -34,7 +36,7 @@ class Identity(Mechanism):
         return []
 
     def _choose(self, collective: Collective) -> Joint:
-        columns = dict(sorted(collective.columns.items()))
+        columns = {c: n for c, n in sorted(collective.columns.items()) if not is_joint(c)}
         cells = math.prod(columns.values())
         if cells > MOST_CELLS:
             raise NotSupportedError(

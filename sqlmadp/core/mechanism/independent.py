@@ -22,7 +22,9 @@ class Independent(Mechanism):
     """
 
     name = "independent"
+    rule = "each analyst's share is spent for that analyst alone, and nothing is pooled"
     promise = BOTH
+    separate = True
 
     def _choose(self, collective: Collective) -> Joint:
         blocks: list[Rows] = []

@@ -28,12 +28,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
+from sqlmadp.core.cache import Entry
 from sqlmadp.core.collective import Collective, Joint, Workload
+from sqlmadp.core.integers import Strategy
 from sqlmadp.core.mechanism.agreement import Agreement, Constant, OnScopes, Plain, constant_of
 from sqlmadp.core.mechanism.base import Mechanism, registered
-from sqlmadp.core.mechanism.capped import within
+from sqlmadp.core.mechanism.capped import acceptable, within
 from sqlmadp.core.mechanism.pooling import Pool, pooled_scopes
 from sqlmadp.table.partition import Floats
 
@@ -56,6 +59,10 @@ class Pareto(Mechanism):
     """
 
     name = "pareto"
+    rule = (
+        "of all choices that leave nobody worse off than waterfilling (equal measurements pooled) "
+        "would, the one with the least error of everybody together is taken"
+    )
     promise = PROMISE
 
     def searches(self, collective: Collective) -> list[Workload]:
@@ -106,7 +113,9 @@ class Settled(Mechanism):
             without = collective.poured_without(i)
             left = same[others] / float(1 - share / collective.whole) ** 2
             if len(others) > 1 and within(left, without):
-                without = left
+                smaller = collective.of(others)
+                joint = smaller.read_by_all(self._agreement.blocks, self._agreement.total, left)
+                without = without if smaller.exceeded(joint) else left
             found[i, others] = np.where(
                 without > 0, now[others] / np.where(without > 0, without, 1), 1.0
             )
@@ -114,6 +123,19 @@ class Settled(Mechanism):
 
 
 def _settle(everyone: Collective) -> Settled:
+    """Return the rule that analysts settle on, checked with errors recomputed from integers."""
+    entry = everyone.restored(Pareto.name)
+    found = None if entry is None else _read(entry, everyone)
+    if found is None:
+        entry = _written(everyone, _searched(everyone))
+        everyone.store(Pareto.name, entry)
+        found = _read(entry, everyone)
+    if found is None:  # Rounding put an error above its cap.
+        found = Settled(_agreement=Plain(), _known={tuple(everyone.kinds): everyone.poured})
+    return found
+
+
+def _searched(everyone: Collective) -> Settled:
     poured = everyone.poured
     kinds = tuple(everyone.kinds)
     if len(everyone) == 1 or not poured.errors.any():
@@ -132,6 +154,72 @@ def _settle(everyone: Collective) -> Settled:
         if settled is not None:
             return settled
     return Settled(_agreement=Plain(), _known={kinds: poured})
+
+
+class _Words(msgspec.Struct):
+    """What was agreed on, beside strategies: a constant one, or one per collective."""
+
+    constant: bool = False
+    scopes: list[tuple[str, ...]] = []
+    search: bool = True
+    kinds: list[list[str]] = []
+    """Of every collective's analysts, in hexadecimal digits; of everyone first."""
+
+
+def _written(everyone: Collective, settled: Settled) -> Entry:
+    agreement, known = settled._agreement, dict(settled._known)
+    strategies: list[Strategy] = []
+    words = _Words()
+    if isinstance(agreement, Constant):
+        strategies = [Strategy(agreement.blocks, agreement.total)]
+        words = _Words(constant=True)
+    elif isinstance(agreement, OnScopes):
+        first = tuple(everyone.kinds)
+        order = [first, *sorted(known.keys() - {first})]
+        strategies = [Strategy(known[kinds].blocks, known[kinds].total) for kinds in order]
+        names = [[kind.hex() for kind in kinds] for kinds in order]
+        words = _Words(scopes=list(agreement.scopes), search=agreement.search, kinds=names)
+    return Entry(tuple(strategies), (msgspec.json.encode(words).decode(),))
+
+
+def _read(entry: Entry, everyone: Collective) -> Settled | None:
+    """Return what was settled on; None if it is not for these analysts or exceeds a cap."""
+    try:
+        words = msgspec.json.decode(entry.words[0], type=_Words)
+    except (msgspec.DecodeError, IndexError):
+        return None
+    first, poured = tuple(everyone.kinds), everyone.poured
+    if words.constant and len(entry.strategies) == 1:
+        [strategy] = entry.strategies
+        agreement = Constant(strategy.blocks, strategy.total)
+        return Settled(_agreement=agreement, _known={first: agreement.free(everyone)})
+    if not words.kinds:
+        return Settled(_agreement=Plain(), _known={first: poured})
+    collectives = {first: everyone}
+    for i in sorted({everyone.kinds.index(kind) for kind in everyone.kinds}):
+        smaller = everyone.without(i).arranged
+        collectives[tuple(smaller.kinds)] = smaller
+    stored = {
+        tuple(bytes.fromhex(kind) for kind in kinds): strategy
+        for kinds, strategy in zip(words.kinds, entry.strategies, strict=False)
+    }
+    if stored.keys() != collectives.keys():
+        return None
+    known = {}
+    least = dict(zip(everyone.kinds, poured.errors, strict=True))
+    for kinds, collective in collectives.items():
+        own = collective.read_by_all(stored[kinds].blocks, stored[kinds].total)
+        if kinds != first:
+            if not acceptable(collective, own, collective.poured.errors):
+                return None
+            for kind, error in zip(kinds, own.errors, strict=True):
+                least[kind] = min(least[kind], error)
+        known[kinds] = own
+    caps = np.array([least[kind] for kind in everyone.kinds])
+    if not acceptable(everyone, known[first], caps):
+        return None
+    rule = OnScopes(tuple(words.scopes), words.search, known[first].blocks)
+    return Settled(_agreement=rule, _known=known)
 
 
 def _agreements(everyone: Collective) -> Iterator[OnScopes]:

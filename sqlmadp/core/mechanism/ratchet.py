@@ -4,12 +4,14 @@ Let e_j(k) be analyst j's error once k analysts are in, with their shares of eps
 measures what that analyst would alone.  Joining, analyst k brings a share, and then
 
     least  sum_j w_j e_j(k)    subject to  e_j(k) <= e_j(k - 1)    for everyone already in
-                               and         e_k(k) <= Waterfilling's, or that of *pouring in*,
+                               and         e_k(k) <= Waterfilling's of the k analysts.
 
-whichever is larger.  Pouring in measures all that was to be measured before, with the same weight,
-and beside it what analyst k would measure alone with that share.  It only adds rows, so it
-satisfies all of this, and it is the last candidate.  Every candidate is made of integers first, and
-its errors are recomputed from those.
+*Pouring in* measures all that was to be measured before, with the same weight, and beside it what
+analyst k would measure alone with that share.  It only adds rows, so nobody's error rises and the
+newcomer does no worse than alone.  It may still miss the last cap: what was chosen before k came
+need not hold the rows that k would have shared under Waterfilling, and moving weight there can cost
+those already in.  If no candidate meets the cap, that of pouring in takes its place.  Every
+candidate is made of integers first, and its errors are recomputed from those.
 
 Guaranteed, by construction:
     ratchet             e_j(n) <= e_j(k) for everyone who was in at k, and every later n;
@@ -20,31 +22,38 @@ everything after that would have been chosen otherwise.  The certificate states 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from sqlmadp.core.cache import Entry
 from sqlmadp.core.collective import Collective, Joint
 from sqlmadp.core.integers import Strategy
 from sqlmadp.core.mechanism.agreement import MOVED_VERTICES, side_by_side, unpoured
 from sqlmadp.core.mechanism.base import Mechanism, registered
 from sqlmadp.core.mechanism.capped import (
     Draft,
+    acceptable,
     best_of,
     draft_over,
     laid_over,
     least_capped,
     mixed,
+    within,
 )
 from sqlmadp.core.pour import pour
+from sqlmadp.table.partition import Floats
 
 NEAR = 0.003
 """End the search at a join once the total error is within this part above Utilitarian's."""
 
 STEPS, ROUNDS = 100, 5
 """Search so long at a join."""
+
+_Start = tuple[Draft, bool]
+"""A draft to start from, and whether its rows are to be moved."""
 
 LEAD_STEPS = 60
 """Search so long for the least total error without caps, from what it was one analyst before."""
@@ -65,6 +74,10 @@ class Ratchet(Mechanism):
     """Least total error at every join that leaves nobody already in worse off."""
 
     name = "ratchet"
+    rule = (
+        "the analysts join one after the other, each time with the least error of everybody "
+        "together that leaves nobody worse off than before"
+    )
     promise = (
         "guaranteed: sharing incentive, and nobody worse off because of somebody who joins after "
         "them"
@@ -94,19 +107,49 @@ def _join(before: _In | None, inside: Collective) -> _In:
     if before is None:
         alone = inside.read_by_all(own.blocks, own.total)
         return _In(alone, alone)
-    poured = _poured_in(before.joint, own, inside)
+    entry = inside.restored(Ratchet.name)
+    found = None if entry is None else _read(entry, before, inside)
+    if found is not None:
+        return found
+    chosen = _searched(before, inside)
+    pair = tuple(Strategy(each.blocks, each.total) for each in (chosen.joint, chosen.lead))
+    inside.store(Ratchet.name, Entry(pair))
+    return _read(Entry(pair), before, inside) or chosen
+
+
+def _read(entry: Entry, before: _In, inside: Collective) -> _In | None:
+    """Return a join, its errors recomputed from integers; None if somebody would be worse off."""
+    if len(entry.strategies) != 2:
+        return None
+    joint, lead = (inside.read_by_all(each.blocks, each.total) for each in entry.strategies)
+    promised = np.append(before.joint.errors, inside.alone[-1])
+    return _In(joint, lead) if acceptable(inside, joint, promised) else None
+
+
+def _searched(before: _In, inside: Collective) -> _In:
+    poured = _poured_in(before.joint, inside.strategies[-1], inside)
     if not poured.errors.any():  # Nobody asks anything.
         return _In(poured, poured)
-    newcomer = max(poured.errors[-1], inside.poured.errors[-1])
-    caps = np.append(before.joint.errors, newcomer)
-    best = poured
+    strict = np.append(before.joint.errors, inside.poured.errors[-1])
+    loose = np.append(before.joint.errors, max(poured.errors[-1], inside.poured.errors[-1]))
     lead, goal, drafts = _leading(before, poured, inside)
+    best = _least(inside, poured, strict, goal, drafts)
+    if not within(best.errors, strict):
+        best = _least(inside, best, loose, goal, drafts)
+    return _In(best, lead)
+
+
+def _least(
+    inside: Collective, first: Joint, caps: Floats, goal: float, drafts: Sequence[_Start]
+) -> Joint:
+    """Return the best strategy within caps that searches find, or else the first one."""
+    best = first
     for draft, move in drafts:
-        if inside.importance @ best.errors <= (1 + NEAR) * goal:
+        if within(best.errors, caps) and inside.importance @ best.errors <= (1 + NEAR) * goal:
             break
         found = least_capped(inside, draft, caps, move=move, steps=STEPS, rounds=ROUNDS)
         best = best_of(inside, [found], caps, best)
-    return _In(best, lead)
+    return best
 
 
 def _poured_in(before: Joint, own: Strategy, inside: Collective) -> Joint:
@@ -119,9 +162,7 @@ def _poured_in(before: Joint, own: Strategy, inside: Collective) -> Joint:
     return inside.read_by_all(blocks, total)
 
 
-def _leading(
-    before: _In, poured: Joint, inside: Collective
-) -> tuple[Joint, float, Iterator[tuple[Draft, bool]]]:
+def _leading(before: _In, poured: Joint, inside: Collective) -> tuple[Joint, float, list[_Start]]:
     """Return a strategy of little total error, that error, and drafts to start from.
 
     Drafts come with whether their rows are to be moved.
@@ -132,7 +173,7 @@ def _leading(
     layout = laid_over(asked, scopes)
     if layout is None or sum(block.size for block in layout) > MOVED_VERTICES:
         parts = unpoured([Strategy(poured.blocks, poured.total)], [1])
-        return poured, 0.0, iter([(side_by_side(parts), False)])
+        return poured, 0.0, [(side_by_side(parts), False)]
     none = np.full(len(inside), np.inf)
     if len(layout) == 1:
         share = float(inside.shares[-1] / inside.whole)
@@ -147,9 +188,6 @@ def _leading(
         layout = laid_over(asked, scopes | {rows.scope for rows in best.blocks}) or layout
     goal = float(inside.importance @ lead.errors)
 
-    def drafts() -> Iterator[tuple[Draft, bool]]:
-        half = mixed([(poured.blocks, 1 / poured.total), (lead.blocks, 1 / lead.total)])
-        for blocks in (half, poured.blocks, lead.blocks):
-            yield draft_over(layout, blocks), True
-
-    return lead, goal, drafts()
+    half = mixed([(poured.blocks, 1 / poured.total), (lead.blocks, 1 / lead.total)])
+    starts = (half, poured.blocks, lead.blocks)
+    return lead, goal, [(draft_over(layout, blocks), True) for blocks in starts]

@@ -32,6 +32,10 @@ class Waterfilling(Mechanism):
     """
 
     name = "waterfilling"
+    rule = (
+        "each analyst's share is spent on the measurements that this analyst would choose alone; "
+        "equal measurements go into one bucket, which is measured once with all shares added up"
+    )
     promise = BOTH
 
     tolerance: float = 0.0

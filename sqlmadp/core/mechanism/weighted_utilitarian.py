@@ -20,6 +20,10 @@ class WeightedUtilitarian(Mechanism):
     """
 
     name = "weighted_utilitarian"
+    rule = (
+        "the measurements are chosen for the least error of everybody together, each analyst's "
+        "counted in units of what it would be alone"
+    )
     promise = NEITHER
 
     def _choose(self, collective: Collective) -> Joint:

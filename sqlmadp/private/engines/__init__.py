@@ -172,7 +172,10 @@ def open_engine(source: Source, *, table: str) -> Engine:
 
         return spark.open_table(source, location, fragment or table)
     if "://" in location:
-        raise SourceError(f"source {source.shown!r} is a kind of database that is not supported")
+        raise SourceError(
+            f"source {source.shown!r} is a kind of database that is not supported; use a file, "
+            "postgresql://... or spark://..."
+        )
     from sqlmadp.private.engines import duckdb  # noqa: PLC0415
 
     return duckdb.open_file(source, location, fragment, table)

@@ -138,7 +138,7 @@ def open_file(source: Source, location: str, fragment: str, table: str) -> DuckD
     if fragment and suffix in {".parquet", ".csv"}:
         raise SourceError(
             f"source {source.shown!r} names a table after '#', but {suffix} files are one table; "
-            "leave the '#' and what follows away"
+            "leave the '#' and what follows it out"
         )
     if suffix == ".parquet" and (found := find_files(source.shown, path)) is not None:
         return open_parquet(source, found)
@@ -149,7 +149,7 @@ def open_file(source: Source, location: str, fragment: str, table: str) -> DuckD
         )
     if not is_text(os.fsencode(path.resolve())):
         raise SourceError(
-            f"source {source.shown!r} is in a folder whose name is no UTF-8 text; rename it"
+            f"source {source.shown!r} is in a folder whose name is not UTF-8 text; rename it"
         )
     if suffix == ".csv":
         return open_csv(source, path.resolve())
@@ -168,13 +168,15 @@ def open_parquet(source: Source, found: ParquetFiles) -> DuckDbTable:
     )
     if rows is None or each is None:
         connection.close()
-        raise SourceError(f"source {location!r} cannot be opened as a Parquet file; is it one?")
+        raise SourceError(
+            f"source {location!r} cannot be opened as a Parquet file; correct 'source'"
+        )
     stored = {name.casefold() for name, _ in next(iter(each))}
     if len(each) > 1 or stored & {name.casefold() for name in found.partitions}:
         connection.close()
         raise SourceError(
             f"source {location!r} is made of files whose columns differ in name or type, or are "
-            "also names of folders; write them anew with the same columns"
+            "also names of folders; write them again with the same columns"
         )
     columns = [
         SourceColumn(name=name, kind="untyped text", native="the name of a folder")
@@ -219,7 +221,7 @@ def open_database(source: Source, path: Path, table: str) -> DuckDbTable:
     if connection is None:
         raise SourceError(
             f"source {location!r} cannot be opened as a DuckDB database; "
-            "is it one, and is no other program writing to it?"
+            "correct 'source' in the plan, or close the program that is writing to it"
         )
     schema, _, name = table.rpartition(".")
     found = connection.execute(
@@ -230,8 +232,8 @@ def open_database(source: Source, path: Path, table: str) -> DuckDbTable:
     if len(found) != 1:
         connection.close()
         raise SourceError(
-            f"source {location!r} has no table {table!r} (a view will not do); "
-            "name the table after '#', as in 'file.duckdb#table'"
+            f"source {location!r} has no table {table!r} (a view will not do: store it as a "
+            "table); name the table after '#', as in 'file.duckdb#table'"
         )
     relation = exp.table_(found[0][1], db=found[0][0], quoted=True)
     columns = _stored(connection, *found[0])

@@ -1,10 +1,10 @@
 """Identity: what a source is, however it is spelled, and what it shares records with.
 
-The budget belongs to the data (see `tie`), so a table must be recognised: as itself, as one of the
-files of a folder, as the folder that it is in.  A folder or a pattern of Parquet files is named by
-the folder that all of them are in, and a note about that folder is about every Parquet file below
-it, those that are added or written anew included.  A file of the source that lies elsewhere,
-behind a link, has a name of its own.
+The budget belongs to the data (see `ledger_binding`), so a table must be recognised: as itself, as
+one of the files of a folder, as the folder that it is in.  A folder or a pattern of Parquet files
+is named by the folder that all of them are in, and a note about that folder is about every Parquet
+file below it, those that are added or written anew included.  A file of the source that lies
+elsewhere, behind a link, has a name of its own.
 
     lake/                 file:/lake                  related: each file below, each folder above
     lake/*.parquet        file:/lake                  and between

@@ -53,7 +53,7 @@ def find_files(shown: str, path: Path) -> ParquetFiles | None:
     if any(glob.has_magic(str(file)) or not is_text(os.fsencode(file)) for file in found):
         raise SourceError(
             f"source {shown!r} has one of * ? [ in the path of a file, which would be taken for a "
-            "pattern of many files, or bytes that are no UTF-8 text; rename it"
+            "pattern of many files, or bytes that are not UTF-8 text; rename the file"
         )
     below = any("=" in part for file in found for part in file.relative_to(root).parts[:-1])
     partitions = {_partitions(file) if below else () for file in found}

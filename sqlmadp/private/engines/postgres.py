@@ -185,8 +185,9 @@ def open_table(source: Source, url: str, table: str) -> PostgresTable:
             found = [row for row in found if row[1:3] == (schema or "public", name)]
         if len(found) != 1:
             raise SourceError(
-                f"source {source.shown!r} has no table {table!r} (a view will not do), or this "
-                "role does not see it; name it after '#', as in 'postgresql://host/db#schema.table'"
+                f"source {source.shown!r} has no table {table!r} (a view will not do: store it as "
+                "a table), or this role does not see it; name it after '#', as in "
+                "'postgresql://host/db#schema.table'"
             )
         oid, schema, name, hidden = found[0]
         if hidden:

@@ -136,8 +136,8 @@ def open_table(source: Source, master: str, table: str) -> SparkTable:
     """Open a table, or Parquet files, behind a session of the Spark that ``master`` names."""
     session, end = _quiet(
         lambda: _session(master, source.memory),
-        f"source {source.shown!r}: no Spark session could be had; see that Java 17 is on PATH, and "
-        "that the master runs",
+        f"source {source.shown!r}: no Spark session could be started. Install Java 17, put it on "
+        "PATH, and check that the master is running",
     )
     try:
         for name, value in _SETTINGS.items():
@@ -187,7 +187,9 @@ def _table(
     for place, part in zip(("db", "catalog"), reversed(outer), strict=False):
         relation.set(place, _identifier(part))
     name = relation.sql(DIALECT)
-    wrong = f"source {source.shown!r} has no table {table!r} (a view will not do)"
+    wrong = (
+        f"source {source.shown!r} has no table {table!r} (a view will not do: store it as a table)"
+    )
     described = _quiet(lambda: session.sql(f"DESCRIBE TABLE EXTENDED {name}").collect(), wrong)
     rows = [(str(row[0]), str(row[1])) for row in described]
     about = ("# Detailed Table Information", "")

@@ -16,14 +16,14 @@ import duckdb
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scipy import sparse
 
 from sqlmadp.cli import main
 from sqlmadp.private import Ledger, measure, noise
-from sqlmadp.private.catalogue import catalogue_problems
 from sqlmadp.private.engines import Source, open_engine
+from sqlmadp.private.engines.catalogue import catalogue_problems
 from sqlmadp.schema.declaration import read_schema
-from sqlmadp.schema.marginal import Block, Marginal, Partition
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 SCHEMA = """\
 table = "people"
@@ -330,8 +330,7 @@ def measured(made, capfd, tmp_path):
 
 def block_of(domain, scope):
     names = tuple(sorted(scope))
-    marginal = Marginal(names, tuple(Partition.finest(domain.column(n).size) for n in names))
-    return Block(marginal, sparse.csr_array(np.eye(marginal.size, dtype=np.int64)))
+    return Rows(names, tuple(Partition.finest(domain.column(n).size) for n in names), 1)
 
 
 @pytest.fixture

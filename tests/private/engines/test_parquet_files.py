@@ -6,7 +6,8 @@ import pytest
 from sqlmadp.errors import SourceError
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Marginal, Partition
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 SALES = Domain(
     table="sales",
@@ -20,7 +21,7 @@ AMOUNTS = Domain(table="sales", columns=SALES.columns[:1])
 
 
 def by(domain, *names):
-    return Marginal(
+    return Rows(
         tuple(sorted(names)),
         tuple(Partition.finest(domain.column(name).size) for name in sorted(names)),
     )

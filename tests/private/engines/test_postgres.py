@@ -13,13 +13,14 @@ import pytest
 from sqlmadp.checking import allowed_values
 from sqlmadp.errors import LedgerError, SourceError
 from sqlmadp.private import Ledger, measure
-from sqlmadp.private.catalogue import catalogue_problems
 from sqlmadp.private.engines import Source, open_engine
+from sqlmadp.private.engines.catalogue import catalogue_problems
+from sqlmadp.private.ledger_binding import note_of
 from sqlmadp.private.measure import READ_FAILED
-from sqlmadp.private.tie import note_of
 from sqlmadp.schema.domain import Column, Domain
-from sqlmadp.schema.marginal import Marginal, Partition
 from sqlmadp.sql.constraints import Allowed
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 SECRET = "secret-7310"
 OWN_SERVER = pytest.mark.skipif(
@@ -65,7 +66,7 @@ def spent(folder):
 
 
 def counted(counts_of, location, column):
-    marginal = Marginal((column.name,), (Partition.finest(column.size),))
+    marginal = Rows((column.name,), (Partition.finest(column.size),))
     (counts,) = counts_of(location, Domain(table="t", columns=(column,)), [marginal])
     return {column.describe(cell): int(n) for cell, n in enumerate(counts) if n}
 
@@ -131,7 +132,7 @@ def test_another_spelling_of_the_server_is_the_same_table(people, server, opened
 def test_a_second_ledger_for_the_same_table_is_refused(people, release, opened, tmp_path):
     release(people)
     assert note_of(opened(people).identity.table).is_relative_to(tmp_path / "state")
-    with pytest.raises(LedgerError, match="budget belongs to the data"):
+    with pytest.raises(LedgerError, match="charged to another ledger"):
         release(people.replace("127.0.0.1", "localhost"), ledger="second.ledger")
 
 
@@ -145,7 +146,7 @@ def test_a_table_and_its_partition_are_charged_to_one_ledger(
     database.execute("CREATE TABLE early PARTITION OF visits FOR VALUES FROM (0) TO (9)")
     database.execute("CREATE TABLE late PARTITION OF visits FOR VALUES FROM (9) TO (99)")
     release(f"{server}#sqlmadp_test.{first}")
-    with pytest.raises(LedgerError, match="budget belongs to the data"):
+    with pytest.raises(LedgerError, match="charged to another ledger"):
         release(f"{server}#sqlmadp_test.{second}", ledger="second.ledger")
     release(f"{server}#sqlmadp_test.{second}", name="others")
     if first == "early":

@@ -10,8 +10,8 @@ import pytest
 from sqlmadp.errors import SourceError
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source, open_engine
+from sqlmadp.private.ledger_binding import note_of
 from sqlmadp.private.measure import READ_FAILED
-from sqlmadp.private.tie import note_of
 from sqlmadp.schema.domain import Column, Domain
 
 AGES = Domain(table="people", columns=(Column(name="age", type="integer", minimum=0, maximum=3),))

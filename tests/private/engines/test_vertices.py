@@ -2,12 +2,17 @@
 
 from random import Random
 
+import duckdb
 import numpy as np
 import pytest
 from engine_cases import EngineCase, load_postgres, load_spark
 from vertex_cases import random_layouts, vertex_sums
 
-from sqlmadp.private import keys
+from sqlmadp.private.data_vector import read_sums
+from sqlmadp.private.engines import Source, open_engine, scope_batches
+from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 ON_POSTGRESQL, ON_SPARK = 30, 8
 
@@ -16,9 +21,9 @@ ON_POSTGRESQL, ON_SPARK = 30, 8
 def grouped_by(request, monkeypatch):
     """Group small scopes too by pieces wherever that is possible, or by values as they come."""
     if request.param == "pieces":
-        monkeypatch.setattr(keys, "FEW_CELLS", -1)
-        monkeypatch.setattr(keys, "WIDE", 0)
-        monkeypatch.setattr(keys, "COARSER", 1)
+        monkeypatch.setattr(scope_batches, "FEW_CELLS", -1)
+        monkeypatch.setattr(scope_batches, "WIDE", 0)
+        monkeypatch.setattr(scope_batches, "COARSER", 1)
     return request.param
 
 
@@ -51,3 +56,55 @@ def test_spark_adds_up_what_python_does(number, session, counts_of, tmp_path):
     case.write_duckdb(tmp_path / "t.duckdb")
     load_spark(session, case, tmp_path / "t.parquet")
     assert_sums(number, case, counts_of, ["t.duckdb", "spark://#t"])
+
+
+LONG = 2**20
+"""Values of each of two columns whose products of steps come close to 2^62."""
+
+
+@pytest.mark.parametrize("place", ["duckdb", "postgresql", "spark"])
+def test_sums_beyond_64_bits_are_exact_on_every_engine(place, request, tmp_path):
+    columns = [
+        Column(name=name, type="integer", minimum=0, maximum=LONG - 1, complete=True)
+        for name in ("a", "b")
+    ]
+    cells = np.arange(LONG, dtype=np.int64)
+    unit = 2**30 + 1  # No power of 2: a rounded sum would show.
+    ramp = Partition(np.zeros(LONG, np.int64), cells * 1023, np.array([1]), unit)
+    layout = Rows(("a", "b"), (ramp, ramp), 1)
+    assert layout.units < 2**62
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT ({LONG - 1} - range % 3)::BIGINT AS a, {LONG - 1}::BIGINT AS b "
+            f"FROM range(1000)) TO '{tmp_path / 't.parquet'}'"
+        )
+    location = "t.parquet"
+    select = f"SELECT {LONG - 1} - n % 3 AS a, {LONG - 1} AS b FROM"
+    if place == "postgresql":
+        database, server = (request.getfixturevalue(each) for each in ("database", "server"))
+        database.execute("DROP TABLE IF EXISTS t")
+        database.execute(f"CREATE TABLE t AS {select} generate_series(0, 999) AS s(n)")
+        location = f"{server}#sqlmadp_test.t"
+    elif place == "spark":
+        session = request.getfixturevalue("session")
+        session.sql("DROP TABLE IF EXISTS t")
+        session.sql(
+            f"CREATE TABLE t USING parquet LOCATION '{tmp_path / 'spark'}' AS {select} "
+            "(SELECT id AS n FROM range(1000))"
+        )
+        location = "spark://#t"
+    engine = open_engine(Source(location=location, folder=tmp_path), table="t")
+    domain = Domain(table="t", columns=tuple(columns))
+    assert all(key.part is not None for key in scope_batches.keys_of(layout, domain))
+    (found,) = read_sums(engine, domain, [layout])
+    engine.close()
+    first = [(LONG - 1 - n % 3) * 1023 for n in range(1000)]
+    second = (LONG - 1) * 1023
+    wanted = [
+        sum((unit - s) * (unit - second) for s in first),
+        sum((unit - s) * second for s in first),
+        sum(s * (unit - second) for s in first),
+        sum(s * second for s in first),
+    ]
+    assert max(wanted) > 2**64
+    assert (found.vertices.tolist(), found.sums.tolist()) == ([0, 1, 2, 3], wanted)

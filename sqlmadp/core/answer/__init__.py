@@ -1,1 +1,0 @@
-"""From a measurement to answers, over residual spaces."""

@@ -1,1 +1,0 @@
-"""What everyone measures together; never sees data."""

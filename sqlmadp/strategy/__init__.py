@@ -1,1 +1,0 @@
-"""What one workload would measure; never sees data."""
