@@ -82,7 +82,7 @@ class Tables:
             shape = [chain.parts[level].size for chain, level in zip(chains, levels, strict=True)]
             pairs = zip(chains, levels, strict=True)
             rows = kronecker(chain.integers(level) for chain, level in pairs)
-            places = np.array(np.unravel_index(np.arange(rows.shape[1]), shape)).T
+            places = np.ndindex(*shape)  # The total has one, of no column.
             keys = [
                 tuple((name, int(at)) for name, at in zip(scope, place, strict=True) if at)
                 for place in places

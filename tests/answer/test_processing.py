@@ -246,3 +246,12 @@ def test_stated_errors_are_those_of_non_negative_answers_bias_included():
     )  # Few heavy-tailed draws.
     np.testing.assert_allclose(stated[1:], plain[1:], rtol=0.5)
     assert stated[0] < 0.8 * stated[1:].min()
+
+
+@pytest.mark.parametrize("processing", [CONSISTENT, BOTH])
+def test_a_total_that_is_measured_twice_is_made_whole(processing):
+    weighed = Rows((), (), 0, sparse.csr_array(np.array([[2.0]])))
+    (cells, _, total) = every_cell(
+        [TOTAL, weighed], [np.array([41.2]), np.array([82.8])], processing
+    )
+    assert cells == total == [41]
