@@ -241,7 +241,7 @@ def measured(name: str, *, profile: bool) -> dict[str, object]:
 
 
 def apart(name: str, *, profile: bool) -> dict[str, float | str]:
-    """Return what one statement takes in a process of its own."""
+    """Measure the CPU time and memory of one statement in a process of its own."""
     command = [sys.executable, __file__, "--one", name, *(["--profile"] if profile else [])]
     done = subprocess.run(command, check=False, capture_output=True, text=True, preexec_fn=_bounded)
     if done.returncode:

@@ -180,7 +180,7 @@ class Asked:
     def outcome(
         self, name: str | None = None, progress: Callable[[int, int], None] = lambda *_: None
     ) -> Outcome:
-        """Return what a mechanism, the plan's own if none is named, would give; worked out once."""
+        """Return the outcome of a mechanism, the plan's own if none is named; worked out once."""
         name = name or self.plan.mechanism
         if name not in self._outcomes:
             chosen = mechanism(name)
@@ -259,7 +259,7 @@ class Asked:
 
 
 def _identity(column: Column) -> tuple[object, ...]:
-    """Return what a release's hash holds of a column."""
+    """Return a column's part of the release's hash."""
     outside = "clamp" if column.outside == "clamp" else "drop"
     told = (column.name, column.type, column.nullable, outside, column.values)
     ends = (column.minimum, column.maximum, column.cuts)

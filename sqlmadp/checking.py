@@ -91,7 +91,7 @@ def compare_with_catalogue(plan: Plan) -> tuple[tuple[Problem, ...], tuple[Probl
 
 
 def source_identity(plan: Plan) -> Identity:
-    """Return what the plan's table is, the same for every spelling of its location."""
+    """Return the identity of the plan's table, the same for every spelling of its location."""
     domain = read_schema(plan.schema_path)
     engine = open_engine(plan.table, table=domain.table)
     try:
@@ -101,7 +101,7 @@ def source_identity(plan: Plan) -> Identity:
 
 
 def allowed_values(column: SourceColumn) -> Allowed:
-    """Return what the constraints of the catalogue let into a column."""
+    """Return the values that the catalogue's constraints let into a column."""
     known = column.constraints
     plain = Allowed(null=known.null, values=known.values)
     checks = checked(known.checks, known.dialect) if known.checks else {}

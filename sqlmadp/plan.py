@@ -174,7 +174,7 @@ class Plan:
     # The heavy parts are imported when they are used: they dominate start-up.
 
     def preview(self, *mechanisms: str, progress: Progress = lambda _: None) -> Previews:
-        """Return what the plan's mechanism, or those named, would give everyone; reads no data."""
+        """Return the certificates of the plan's mechanism, or of those named; reads no data."""
         from sqlmadp.preview import preview_plan  # noqa: PLC0415
 
         return preview_plan(self, mechanisms or (self.mechanism,), progress)

@@ -84,7 +84,7 @@ class StrategyCache:
         return self.directory / f"strategy-{name}"
 
     def load(self, name: str, columns: Mapping[str, int]) -> Entry | None:
-        """Return what is stored under a digest if all of it is sound, or None.
+        """Return the entry stored under a digest if all of it is sound, or None.
 
         ``columns``: the number of values of every column that strategies may be about.
         """

@@ -126,7 +126,7 @@ class Connection:
             return session.hand_in([self._statement(session, operation, parameters)])
 
     def staged(self) -> Result:
-        """Return what the analyst has handed in: name, state, file and statement.
+        """List the analyst's statements: name, state, file and text.
 
         What is staged on this connection, and not handed in, comes after it, without a file.
         """

@@ -196,7 +196,7 @@ class Session:
     def staged(
         self, states: Mapping[str, str] | None = None, more: Sequence[Statement] = ()
     ) -> Result:
-        """Return what the analyst has handed in: name, state, file and statement.
+        """List the analyst's statements: name, state, file and text.
 
         ``states`` has the state of those that something has just happened to, by name; they are
         listed first.  ``more`` is staged and not handed in; it is listed last.
