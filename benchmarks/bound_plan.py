@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from sqlmadp.asked import Asked
-from sqlmadp.core.collective import Collective
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.mechanism.collective import Collective
+from sqlmadp.release.bound_plan import Asked
 
 
 def collective(path: Path) -> Collective:

@@ -19,12 +19,12 @@ from collections.abc import Iterator
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sqlmadp.core import search
-from sqlmadp.core.collective import Collective, Joint
-from sqlmadp.core.mechanism import mechanism
-from sqlmadp.core.mechanism.capped import Draft, draft_over, laid_over, least_capped, mixed, within
 from sqlmadp.experiment.instances import instance
 from sqlmadp.experiment.settings import Settings
+from sqlmadp.mechanism import mechanism
+from sqlmadp.mechanism.capped import Draft, draft_over, laid_over, least_capped, mixed, within
+from sqlmadp.mechanism.collective import Collective, Joint
+from sqlmadp.strategy import search
 
 STEPS, ROUNDS = 1500, 12
 SEED = 7

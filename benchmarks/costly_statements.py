@@ -21,10 +21,10 @@ import time
 from datetime import date
 
 from sqlmadp.errors import Error
-from sqlmadp.schema.domain import Column, Domain, PublicTable
 from sqlmadp.sql.bind import bind_all, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
+from sqlmadp.table.domain import Column, Domain, PublicTable
 
 SECONDS, MEGABYTES = 3, 300
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
-from sqlmadp.certificate import Certificate
-from sqlmadp.core.mechanism import MECHANISMS
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.mechanism import MECHANISMS
+from sqlmadp.release.certificate import Certificate
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ("covid", "census", "hospital", "web")

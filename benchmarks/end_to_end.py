@@ -28,9 +28,9 @@ import duckdb
 import numpy as np
 from people import COLUMNS, STATES, write_people, write_plan
 
+from sqlmadp.files.schema import read_schema
 from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
-from sqlmadp.schema.declaration import read_schema
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

@@ -28,11 +28,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from services import postgres, spark
 
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.files.schema import read_schema
 from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
-from sqlmadp.schema.declaration import read_schema
-from sqlmadp.schema.domain import Unit
+from sqlmadp.table.domain import Unit
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

@@ -24,8 +24,8 @@ from bound_plan import collective
 from people import write_plan
 from scipy import sparse
 
-from sqlmadp.core.kronecker import as_products, select_products
-from sqlmadp.core.mechanism import mechanism
+from sqlmadp.mechanism import mechanism
+from sqlmadp.strategy.kronecker import as_products, select_products
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 

@@ -20,11 +20,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.core.mechanism import MECHANISMS, mechanism
-from sqlmadp.core.mechanism.complement import Complement
-from sqlmadp.core.mechanism.fairness import noise_variance
 from sqlmadp.experiment.instances import instance
 from sqlmadp.experiment.settings import Settings
+from sqlmadp.mechanism import MECHANISMS, mechanism
+from sqlmadp.mechanism.complement import Complement
+from sqlmadp.mechanism.fairness import noise_variance
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from bound_plan import collective
 from people import STATES, write_plan
 
-from sqlmadp.core.mechanism import mechanism
+from sqlmadp.mechanism import mechanism
 
 
 def statements(random: np.random.Generator, count: int) -> list[str]:

@@ -20,7 +20,7 @@ import resource
 import time
 from pathlib import Path
 
-from sqlmadp.core.select import select
+from sqlmadp.strategy.select import select
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

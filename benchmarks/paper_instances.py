@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sqlmadp.core.collective import Collective
-from sqlmadp.core.mechanism import MECHANISMS, mechanism
-from sqlmadp.core.mechanism.fairness import outcome
 from sqlmadp.experiment.instances import over_cells
+from sqlmadp.mechanism import MECHANISMS, mechanism
+from sqlmadp.mechanism.collective import Collective
+from sqlmadp.mechanism.fairness import outcome
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

@@ -27,11 +27,11 @@ from sqlmadp.answer.draws import simulated
 from sqlmadp.answer.processing import Processed, Processing
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import WITHIN
-from sqlmadp.core.collective import Collective
-from sqlmadp.core.mechanism import mechanism
-from sqlmadp.core.mechanism.fairness import noise_variance
+from sqlmadp.mechanism import mechanism
+from sqlmadp.mechanism.collective import Collective
+from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.private.noise import add_discrete_laplace, noise_scale
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

@@ -32,9 +32,9 @@ import sf1
 from bound_plan import collective
 from threadpoolctl import threadpool_limits
 
-from sqlmadp.core.collective import Collective
-from sqlmadp.core.mechanism import MECHANISMS, mechanism
-from sqlmadp.core.mechanism.fairness import outcome
+from sqlmadp.mechanism import MECHANISMS, mechanism
+from sqlmadp.mechanism.collective import Collective
+from sqlmadp.mechanism.fairness import outcome
 
 BASELINE = Path(__file__).parent / "baseline.json"
 Case = tuple[str, Callable[[], float]]

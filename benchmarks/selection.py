@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.core.select import select
 from sqlmadp.experiment.instances import over_cells
+from sqlmadp.strategy.select import select
 from sqlmadp.table.rows import Rows
 
 

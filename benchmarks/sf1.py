@@ -22,8 +22,8 @@ from pathlib import Path
 
 from bound_plan import collective
 
-from sqlmadp.core.mechanism import mechanism
-from sqlmadp.core.mechanism.fairness import outcome
+from sqlmadp.mechanism import mechanism
+from sqlmadp.mechanism.fairness import outcome
 
 SCHEMA = """table = "persons"
 [columns.age]

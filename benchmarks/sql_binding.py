@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 
-from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.bind import bind_all, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
+from sqlmadp.table.domain import Column, Domain
 
 STATES = tuple(f"s{number:02}" for number in range(51))
 DOMAIN = Domain(

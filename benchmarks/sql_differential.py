@@ -27,9 +27,9 @@ from statement_generator import Generator, Made
 
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.rows import Desk
-from sqlmadp.core.collective import Collective
-from sqlmadp.core.mechanism import mechanism
 from sqlmadp.errors import SqlError
+from sqlmadp.mechanism import mechanism
+from sqlmadp.mechanism.collective import Collective
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source
 from sqlmadp.sql.bind import BoundQuery, bind, bind_all, cuts

@@ -24,8 +24,8 @@ import duckdb
 import numpy as np
 from people import write_people, write_plan
 
-from sqlmadp.plan import Plan
-from sqlmadp.release import release
+from sqlmadp.files.plan import Plan
+from sqlmadp.release.release import release
 
 NAMES = ("alice", "bob", "carol")
 KEYS = {"ages": 1, "total": 0, "ranges": 0, "sex_race": 2, "states": 1}

@@ -14,17 +14,18 @@ from pathlib import Path
 
 import click
 
-from sqlmadp import compare, connect, errors, plan
+from sqlmadp import compare, connect, errors
 from sqlmadp.answer.result import Result
-from sqlmadp.certificate import Certificate, Standing
 from sqlmadp.cli import main as program
-from sqlmadp.core.mechanism import MECHANISMS
-from sqlmadp.core.mechanism.fairness import Outcome
 from sqlmadp.dbapi.connection import Connection
 from sqlmadp.dbapi.cursor import Cursor
-from sqlmadp.plan import Plan
-from sqlmadp.release import Release
-from sqlmadp.schema import declaration
+from sqlmadp.files import plan
+from sqlmadp.files import schema as declaration
+from sqlmadp.files.plan import Plan
+from sqlmadp.mechanism import MECHANISMS
+from sqlmadp.mechanism.fairness import Outcome
+from sqlmadp.release.certificate import Certificate, Standing
+from sqlmadp.release.release import Release
 from sqlmadp.sql.limits import Limits
 
 TARGET = Path(__file__).with_name("reference.md")

@@ -39,10 +39,10 @@ from sqlmadp.errors import (
 )
 
 if TYPE_CHECKING:
-    from sqlmadp.core.mechanism.compare import compare
     from sqlmadp.dbapi.connection import Connection, connect
     from sqlmadp.dbapi.cursor import Cursor
-    from sqlmadp.plan import Plan
+    from sqlmadp.experiment.compare import compare
+    from sqlmadp.files.plan import Plan
 
 __all__ = [
     "BINARY",
@@ -80,8 +80,8 @@ __all__ = [
 _LAZY = {
     "Connection": "sqlmadp.dbapi.connection",
     "Cursor": "sqlmadp.dbapi.cursor",
-    "Plan": "sqlmadp.plan",
-    "compare": "sqlmadp.core.mechanism.compare",
+    "Plan": "sqlmadp.files.plan",
+    "compare": "sqlmadp.experiment.compare",
     "connect": "sqlmadp.dbapi.connection",
 }
 

@@ -17,7 +17,7 @@ from random import Random
 import duckdb
 import numpy as np
 
-from sqlmadp.schema.domain import Column, Domain, Unit
+from sqlmadp.table.domain import Column, Domain, Unit
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import duckdb
 
-from sqlmadp.schema.domain import Column, Domain, PublicTable
 from sqlmadp.sql.locked import MACROS
+from sqlmadp.table.domain import Column, Domain, PublicTable
 
 FIRST_DAY, LAST_DAY = date(2020, 1, 29), date(2020, 2, 4)
 

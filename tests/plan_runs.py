@@ -28,13 +28,13 @@ from sqlmadp.answer.reconstruct import Sums
 from sqlmadp.answer.rows import Desk
 from sqlmadp.cli import main
 from sqlmadp.errors import Error
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.files.schema import read_schema
 from sqlmadp.private import Ledger
-from sqlmadp.schema.declaration import read_schema
-from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.bind import bind_each, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split_each
+from sqlmadp.table.domain import Domain
 from sqlmadp.table.rows import Rows
 
 EXACT = "1000000000"

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.core.collective import Collective
+from sqlmadp.mechanism.collective import Collective
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

@@ -10,16 +10,16 @@ from click.testing import CliRunner
 from people_table import same_rows
 
 import sqlmadp
-from sqlmadp import release, trial
-from sqlmadp.asked import Asked
 from sqlmadp.cli import main
-from sqlmadp.core.mechanism import MECHANISMS
 from sqlmadp.dbapi import session
 from sqlmadp.errors import NotSupportedError, SqlError, UnforeseenError
-from sqlmadp.figures import release_figures
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.private import Ledger
-from sqlmadp.trial import prepare
+from sqlmadp.release import release, trial
+from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.trial import prepare
+from sqlmadp.show.json import release_figures
 
 EXACT = "1000000000"
 """An epsilon at which the noise rounds to nothing."""

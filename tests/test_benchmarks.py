@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from sqlmadp import compare
-from sqlmadp.core.mechanism import MECHANISMS, mechanism
 from sqlmadp.experiment.instances import instance
 from sqlmadp.experiment.settings import Settings
-from sqlmadp.plan import Plan
-from sqlmadp.release import release
+from sqlmadp.files.plan import Plan
+from sqlmadp.mechanism import MECHANISMS, mechanism
+from sqlmadp.release.release import release
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 

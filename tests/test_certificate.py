@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 from small_collectives import random_collective
 
-from sqlmadp.certificate import _as_measured
 from sqlmadp.cli import main
-from sqlmadp.core.mechanism import mechanism
-from sqlmadp.core.mechanism.bounds import bounds
-from sqlmadp.core.mechanism.fairness import outcome
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.mechanism import mechanism
+from sqlmadp.mechanism.bounds import bounds
+from sqlmadp.mechanism.fairness import outcome
+from sqlmadp.release.certificate import _as_measured
 
 QUESTIONS = {
     "alice": "SELECT age, COUNT(*) AS n FROM visits GROUP BY age",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sqlmadp import compare
-from sqlmadp.core.mechanism import MECHANISMS
 from sqlmadp.errors import ProgrammingError
+from sqlmadp.mechanism import MECHANISMS
 
 HISTOGRAM, TOTAL = np.eye(11), np.ones((1, 11))
 

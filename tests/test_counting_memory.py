@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from sqlmadp.core.collective import Joint
 from sqlmadp.errors import NotSupportedError
-from sqlmadp.release import require_memory
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.mechanism.collective import Joint
+from sqlmadp.release.release import require_memory
 from sqlmadp.sql.limits import Limits
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 
 import sqlmadp
-from sqlmadp.core.mechanism.independent import Independent
-from sqlmadp.core.mechanism.waterfilling import Waterfilling
 from sqlmadp.errors import NotReleasedError
+from sqlmadp.mechanism.independent import Independent
+from sqlmadp.mechanism.waterfilling import Waterfilling
 
 BY_SEX = "-- name: by_sex\nSELECT sex, COUNT(*) AS n FROM visits GROUP BY sex;"
 TOTAL = "-- name: total\nSELECT COUNT(*) AS n FROM visits;"

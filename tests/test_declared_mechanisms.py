@@ -9,11 +9,11 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlmadp.asked import Asked
 from sqlmadp.cli import main
-from sqlmadp.core.mechanism import MECHANISMS, Mechanism, registered
-from sqlmadp.core.mechanism.base import unregistered
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.mechanism import MECHANISMS, Mechanism, registered
+from sqlmadp.mechanism.base import unregistered
+from sqlmadp.release.bound_plan import Asked
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = {

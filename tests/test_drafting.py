@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from sqlmadp.cli import main
-from sqlmadp.schema.declaration import read_schema
+from sqlmadp.files.schema import read_schema
 
 CANARY = "canary-7310"
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from sqlmadp import errors
 from sqlmadp.cli import main
 from sqlmadp.errors import BudgetExceededError, Error, InputError, Problem, SqlError
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Error)]
 

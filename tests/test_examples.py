@@ -10,9 +10,9 @@ import pytest
 
 from sqlmadp.cli import main
 from sqlmadp.errors import SqlError
-from sqlmadp.plan import Plan
-from sqlmadp.release import release
-from sqlmadp.schema.declaration import read_schema
+from sqlmadp.files.plan import Plan
+from sqlmadp.files.schema import read_schema
+from sqlmadp.release.release import release
 
 ROOT = Path(__file__).parent.parent
 PLANS = sorted(

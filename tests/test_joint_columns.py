@@ -6,11 +6,11 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from sqlmadp.asked import Asked
 from sqlmadp.cli import main
 from sqlmadp.errors import SqlError
-from sqlmadp.plan import Plan
-from sqlmadp.release import release
+from sqlmadp.files.plan import Plan
+from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.release import release
 from sqlmadp.table.joint import has_joint
 
 SCHEMA = """

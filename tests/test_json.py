@@ -13,7 +13,7 @@ from sqlmadp.audit.bound import Bound
 from sqlmadp.audit.report import PLAIN_COUNT, Audited, Report
 from sqlmadp.audit.show import audit_figures
 from sqlmadp.cli import main
-from sqlmadp.figures import versioned
+from sqlmadp.show.json import versioned
 
 SCHEMAS = Path(__file__).parent.parent / "schemas"
 GROUPS = "SELECT sex, COUNT(*) AS n, AVG(age) AS age FROM visits GROUP BY sex"

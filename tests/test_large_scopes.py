@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 import sqlmadp
 from sqlmadp.cli import main
-from sqlmadp.core.select import SEARCHED_VERTICES
-from sqlmadp.plan import Plan
-from sqlmadp.release import release, released
+from sqlmadp.files.plan import Plan
+from sqlmadp.release.release import release, released
+from sqlmadp.strategy.select import SEARCHED_VERTICES
 from sqlmadp.table.products import Products
 
 EXACT = "1000000000"

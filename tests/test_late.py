@@ -10,17 +10,17 @@ from click.testing import CliRunner
 from scipy import sparse
 
 from sqlmadp.answer.reconstruct import Estimate
-from sqlmadp.asked import Asked
 from sqlmadp.cli import main
-from sqlmadp.core.mechanism import complement
 from sqlmadp.errors import BudgetExceededError, LedgerError, PlanError
-from sqlmadp.explaining import explain_text
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.mechanism import complement
 from sqlmadp.private import Ledger, Measurement
 from sqlmadp.private.noise import add_discrete_laplace
-from sqlmadp.rehearsal import rehearse
-from sqlmadp.release import release, released
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.dry_run import rehearse
+from sqlmadp.release.explain import explain_text
+from sqlmadp.release.release import release, released
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

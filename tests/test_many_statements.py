@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from sqlmadp import asked as asking
-from sqlmadp import oversized
-from sqlmadp.asked import Asked
 from sqlmadp.errors import SqlError
-from sqlmadp.plan import Plan
-from sqlmadp.release import release
+from sqlmadp.files.plan import Plan
+from sqlmadp.release import bound_plan as asking
+from sqlmadp.release import size_limits as oversized
+from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.release import release
 
 SCHEMA = """table = "people"
 [columns.age]

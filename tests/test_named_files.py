@@ -5,7 +5,7 @@ import os
 import pytest
 
 from sqlmadp.errors import PlanError
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 
 PLAN = """\
 schema = "people.toml"

@@ -6,9 +6,9 @@ import duckdb
 import pytest
 from people_table import same_rows
 
-from sqlmadp.asked import Asked
-from sqlmadp.plan import Plan
-from sqlmadp.release import release
+from sqlmadp.files.plan import Plan
+from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.release import release
 
 SCHEMA = """
 table = "loans"

@@ -22,10 +22,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 QUICK = (
     "tests/test_public_api.py",
-    "tests/schema/test_domain.py",
+    "tests/table/test_domain.py",
     "tests/sql/test_statements.py",
     "tests/test_starting.py",
-    "tests/report/test_report.py::TestCommand",
+    "tests/show/report/test_report.py::TestCommand",
 )
 """A few seconds of tests that touch every part of the package, its data files included."""
 

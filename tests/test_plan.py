@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlmadp.analysts import Analyst
-from sqlmadp.core.mechanism import MECHANISMS
 from sqlmadp.errors import PlanError
-from sqlmadp.plan import Plan
-from sqlmadp.schema.declaration import read_schema
+from sqlmadp.files.analysts import Analyst
+from sqlmadp.files.plan import Plan
+from sqlmadp.files.schema import read_schema
+from sqlmadp.mechanism import MECHANISMS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

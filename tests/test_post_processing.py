@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from sqlmadp.cli import main
 from sqlmadp.errors import NotSupportedError, PlanError
-from sqlmadp.plan import Plan
-from sqlmadp.release import release
+from sqlmadp.files.plan import Plan
+from sqlmadp.release.release import release
 
 QUESTIONS = {
     "alice": "-- name: ages\nSELECT age, COUNT(*) AS n FROM visits WHERE age > 14 GROUP BY age;"

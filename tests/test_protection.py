@@ -3,9 +3,9 @@
 import duckdb
 import pytest
 
-from sqlmadp.asked import Asked
 from sqlmadp.errors import SourceError
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.release.bound_plan import Asked
 
 ADULTS = "-- name: adults\nSELECT COUNT(*) AS n FROM visits WHERE age > 9"
 UNIT = '[unit]\ncolumn = "age"\nmax_records = 3\n'

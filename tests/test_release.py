@@ -9,10 +9,10 @@ import pytest
 
 from sqlmadp.answer.files import encode
 from sqlmadp.errors import BudgetExceededError, NotReleasedError, SqlError
-from sqlmadp.figures import release_figures
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 from sqlmadp.private import Ledger
-from sqlmadp.release import release, released
+from sqlmadp.release.release import release, released
+from sqlmadp.show.json import release_figures
 
 EXACT = "1000000000"
 """An epsilon at which the noise rounds to nothing."""

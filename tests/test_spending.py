@@ -6,7 +6,7 @@ from terminals import on_a_terminal
 
 from sqlmadp.cli import main
 from sqlmadp.errors import BudgetExceededError, Error, LedgerError, OperationalError
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 
 TOTAL = "-- name: total\nSELECT COUNT(*) AS n FROM visits"
 AGES = "-- name: ages\nSELECT age, COUNT(*) AS n FROM visits GROUP BY age"

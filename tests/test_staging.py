@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sqlmadp import staging
 from sqlmadp.errors import OperationalError, ProgrammingError
+from sqlmadp.files import staging
+from sqlmadp.files.staging import hand_in, held, new_statements, staged_statements, withdraw
 from sqlmadp.sql.statements import Statement
-from sqlmadp.staging import hand_in, held, new_statements, staged_statements, withdraw
 
 
 def statement(text, name=staging.UNNAMED):
@@ -116,7 +116,7 @@ def test_releases_share_the_lock_and_a_commit_does_not(tmp_path, monkeypatch):
 
 def test_a_lock_ends_with_its_process(tmp_path):
     code = (
-        "import os, sys; from pathlib import Path; from sqlmadp.staging import held;"
+        "import os, sys; from pathlib import Path; from sqlmadp.files.staging import held;"
         "held(Path(sys.argv[1])).__enter__(); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)

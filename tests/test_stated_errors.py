@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from sqlmadp.cli import main
-from sqlmadp.plan import Plan
-from sqlmadp.report import write_report
+from sqlmadp.files.plan import Plan
+from sqlmadp.show.report import write_report
 
 SQL = "-- name: sexes\nSELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"
 NOISE = "± is one standard error of the noise, for the records that were included"

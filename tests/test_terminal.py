@@ -18,8 +18,8 @@ from rich.console import Console
 from terminals import on_a_terminal
 
 from sqlmadp.cli import main
-from sqlmadp.grid import Grid, Header
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.show.grid import Grid, Header
 
 TOTAL = "-- name: all\nSELECT COUNT(*) AS n FROM visits"
 GROUPS = "SELECT age, COUNT(*) AS n FROM visits GROUP BY age"

@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 import sqlmadp
-from sqlmadp.asked import Asked
 from sqlmadp.cli import main
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.release.bound_plan import Asked
 
 SLIP = "SELECT COUNT(*) AS n\nFROM visits WHERE sex = 'F' AND smoker"
 SOUND = "SELECT COUNT(*) AS n FROM visits WHERE sex = 'f' OR sex IS NULL OR age IN (3, 19)"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 
 ROOT = Path(__file__).parent.parent
 

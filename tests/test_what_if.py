@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from sqlmadp.cli import main
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.plan import Plan
-from sqlmadp.what_if import Changes, least_epsilon, rounded_up
+from sqlmadp.files.plan import Plan
+from sqlmadp.release.what_if import Changes, least_epsilon, rounded_up
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "covid"
 

@@ -20,11 +20,11 @@ from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
-from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.sandbox import explain
 from sqlmadp.sql.statements import Statement
+from sqlmadp.table.domain import Domain
 
 Reads = tuple[int, ...] | None
 """The numbers of the blocks that are read, of all measurements; None for all of them."""

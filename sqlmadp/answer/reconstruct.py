@@ -22,8 +22,8 @@ from sqlmadp.answer.draws import COUNT, simulated
 from sqlmadp.answer.processing import Fitted, Processed, Processing
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
-from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.solve.column import NEGLIGIBLE
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.joint import components, has_joint, joined, realised
 from sqlmadp.table.partition import Floats, Partition, common
 from sqlmadp.table.rows import Rows

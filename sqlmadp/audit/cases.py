@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.core.collective import Collective
-from sqlmadp.core.mechanism import MECHANISMS, mechanism
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.mechanism import MECHANISMS, mechanism
+from sqlmadp.mechanism.collective import Collective
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows

@@ -22,7 +22,7 @@ from scipy import sparse
 from sqlmadp.audit.cases import Case, Sums
 from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
-from sqlmadp.schema.domain import Column, Domain, Neighbours, Unit
+from sqlmadp.table.domain import Column, Domain, Neighbours, Unit
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

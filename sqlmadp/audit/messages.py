@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

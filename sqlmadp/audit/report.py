@@ -21,7 +21,7 @@ from sqlmadp.audit.counted import counted_cases
 from sqlmadp.audit.freshness import repeated_noise
 from sqlmadp.audit.messages import telling_messages
 from sqlmadp.audit.sample import sample
-from sqlmadp.processes import pool, starting
+from sqlmadp.experiment.processes import pool, starting
 
 MEASUREMENTS = 200_000
 CONFIDENCE = 0.99999

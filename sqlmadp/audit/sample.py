@@ -20,7 +20,7 @@ from scipy import sparse
 from sqlmadp.audit.bound import Answers
 from sqlmadp.audit.cases import Case
 from sqlmadp.private.measure import calibrate, noisy_answers
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows

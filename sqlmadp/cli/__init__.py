@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 
 import click
 
-from sqlmadp.bug_report import unforeseen
 from sqlmadp.cli.auditing import audit
 from sqlmadp.cli.experimenting import INTERRUPTED, experiment
 from sqlmadp.cli.interrupts import remember
@@ -26,6 +25,7 @@ from sqlmadp.cli.schemas import schema
 from sqlmadp.cli.staged import staged
 from sqlmadp.cli.starting import init
 from sqlmadp.errors import Error
+from sqlmadp.release.bug_report import unforeseen
 
 DEBUG = "sqlmadp.debug"
 AGAIN = "if a release was recorded, running it again returns the same answers and spends nothing"

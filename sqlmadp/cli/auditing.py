@@ -28,7 +28,7 @@ def audit(measurements: int, as_json: bool, quiet: bool) -> None:
     """
     from sqlmadp.audit.report import audit as run  # noqa: PLC0415
     from sqlmadp.audit.show import audit_figures, show_audit  # noqa: PLC0415
-    from sqlmadp.progress import counted  # noqa: PLC0415
+    from sqlmadp.show.progress import counted  # noqa: PLC0415
 
     with counted("measuring", quiet=quiet) as progress:
         report = run(measurements, progress=progress)

@@ -12,7 +12,7 @@ import click
 
 from sqlmadp.cli.options import MechanismName
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.exact_numbers import exact
+from sqlmadp.files.exact_numbers import exact
 
 Command = Callable[..., None]
 
@@ -190,11 +190,11 @@ def misreport(on: str, plan: Path | None, **given: Any) -> None:
 
 
 def _run(name: str, given: dict[str, Any]) -> None:
-    from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415
     from sqlmadp.experiment import show  # noqa: PLC0415
     from sqlmadp.experiment.run import run  # noqa: PLC0415
     from sqlmadp.experiment.settings import Settings  # noqa: PLC0415
-    from sqlmadp.progress import counted  # noqa: PLC0415
+    from sqlmadp.mechanism import MECHANISMS  # noqa: PLC0415
+    from sqlmadp.show.progress import counted  # noqa: PLC0415
 
     instances, jobs, quiet = given.pop("instances"), given.pop("jobs"), given.pop("quiet")
     folder, as_json = given.pop("out") or Path(f"experiment-{name}"), given.pop("as_json")
@@ -222,7 +222,7 @@ def _run(name: str, given: dict[str, Any]) -> None:
     (folder / f"{name}.svg").write_text(plots(title, results), encoding="utf-8")
     if as_json:
         from sqlmadp.answer.files import encode  # noqa: PLC0415
-        from sqlmadp.figures import versioned  # noqa: PLC0415
+        from sqlmadp.show.json import versioned  # noqa: PLC0415
 
         click.echo(encode(versioned(figures(name, results))))
     else:

@@ -9,7 +9,7 @@ import click
 
 from sqlmadp.cli.options import JSON, QUIET, print_json
 from sqlmadp.errors import SourceError
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 
 if TYPE_CHECKING:
     from sqlmadp.private import Ledger
@@ -41,8 +41,8 @@ def ledger() -> None:
 @QUIET
 def show(path: Path, as_json: bool, quiet: bool) -> None:
     """Show the budget, what was spent and left, and every charge."""
-    from sqlmadp.display import show_ledger  # noqa: PLC0415
-    from sqlmadp.figures import ledger_figures  # noqa: PLC0415
+    from sqlmadp.show.json import ledger_figures  # noqa: PLC0415
+    from sqlmadp.show.text import show_ledger  # noqa: PLC0415
 
     with _ledger_of(path, quiet=quiet) as opened:
         if as_json:
@@ -77,8 +77,8 @@ def verify(path: Path, as_json: bool, quiet: bool) -> None:
 
 def _check_note(plan: Plan, ledger: Ledger) -> None:
     """Raise LedgerError if the plan's table is charged to another ledger, or to a later one."""
-    from sqlmadp.checking import source_identity  # noqa: PLC0415
     from sqlmadp.private.ledger_binding import check_binding  # noqa: PLC0415
+    from sqlmadp.release.check import source_identity  # noqa: PLC0415
 
     try:
         identity = source_identity(plan)
@@ -90,7 +90,7 @@ def _check_note(plan: Plan, ledger: Ledger) -> None:
 
 def _ledger_of(path: Path, *, quiet: bool) -> Ledger:
     from sqlmadp.private import Ledger  # noqa: PLC0415
-    from sqlmadp.progress import stages  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
 
     with stages(quiet=quiet) as progress:
         progress("verifying the ledger")

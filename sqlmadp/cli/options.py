@@ -11,10 +11,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from sqlmadp.errors import Error, Problem
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 
 if TYPE_CHECKING:
-    from sqlmadp.asked import Refused
+    from sqlmadp.release.bound_plan import Refused
 
 ERROR = click.option(
     "--error", is_flag=True, help="Add columns: standard error and 95% interval of every answer."
@@ -42,7 +42,7 @@ class MechanismName(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name, or fail with a list of those that there are."""
-        from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415
+        from sqlmadp.mechanism import MECHANISMS  # noqa: PLC0415
 
         if value not in MECHANISMS:
             self.fail(f"{value!r} is not one of {', '.join(MECHANISMS)}.", param, ctx)
@@ -52,7 +52,7 @@ class MechanismName(click.ParamType[str]):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the names that a shell offers."""
-        from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415
+        from sqlmadp.mechanism import MECHANISMS  # noqa: PLC0415
 
         return [CompletionItem(name) for name in MECHANISMS if name.startswith(incomplete)]
 
@@ -85,6 +85,6 @@ def print_notes(notes: Iterable[Problem], skipped: Iterable[Refused] = (), *, qu
 def print_json(value: Any) -> None:
     """Print figures for machines, with the version of their form."""
     from sqlmadp.answer.files import encode  # noqa: PLC0415
-    from sqlmadp.figures import versioned  # noqa: PLC0415
+    from sqlmadp.show.json import versioned  # noqa: PLC0415
 
     click.echo(encode(versioned(value)))

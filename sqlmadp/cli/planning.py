@@ -19,8 +19,8 @@ from sqlmadp.cli.options import (
     skipping,
 )
 from sqlmadp.errors import InputError
-from sqlmadp.exact_numbers import exact
-from sqlmadp.plan import Plan
+from sqlmadp.files.exact_numbers import exact
+from sqlmadp.files.plan import Plan
 
 
 @click.command()
@@ -40,8 +40,8 @@ def check(path: Path, deep: bool, *, skip_refused: bool, as_json: bool, quiet: b
     never a record. --deep also selects what would be measured and tries rows, errors, certificate,
     files and report, as 'release' does before it charges anything.
     """
-    from sqlmadp.checking import check_plan  # noqa: PLC0415
-    from sqlmadp.progress import stages  # noqa: PLC0415
+    from sqlmadp.release.check import check_plan  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
 
     with stages(quiet=quiet) as progress:
         progress("checking")
@@ -49,11 +49,11 @@ def check(path: Path, deep: bool, *, skip_refused: bool, as_json: bool, quiet: b
     skipped = () if found.asked is None else found.asked.refused
     print_notes(found.notes, skipped, quiet=quiet)
     if as_json:
-        from sqlmadp.figures import check_figures  # noqa: PLC0415
+        from sqlmadp.show.json import check_figures  # noqa: PLC0415
 
         print_json(check_figures(found.problems, found.notes, found.asked))
     elif found.asked is not None and not found.problems:
-        from sqlmadp.display import show_checked  # noqa: PLC0415
+        from sqlmadp.show.text import show_checked  # noqa: PLC0415
 
         show_checked(found.asked)
     else:
@@ -110,11 +110,11 @@ def plan(
     joint release, and both fairness measures. --with, --without, --share and --epsilon try out
     changes without editing the file. Reads no records.
     """
-    from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415
-    from sqlmadp.display import show_least_epsilon, show_previews  # noqa: PLC0415
-    from sqlmadp.figures import plan_figures  # noqa: PLC0415
-    from sqlmadp.progress import stages  # noqa: PLC0415
-    from sqlmadp.what_if import Changes, least_epsilons  # noqa: PLC0415
+    from sqlmadp.mechanism import MECHANISMS  # noqa: PLC0415
+    from sqlmadp.release.what_if import Changes, least_epsilons  # noqa: PLC0415
+    from sqlmadp.show.json import plan_figures  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
+    from sqlmadp.show.text import show_least_epsilon, show_previews  # noqa: PLC0415
 
     changes = Changes(
         without=without,

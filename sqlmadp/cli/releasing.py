@@ -22,11 +22,11 @@ from sqlmadp.cli.options import (
     skipping,
 )
 from sqlmadp.errors import Error, OperationalError, ProgrammingError
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 
 if TYPE_CHECKING:
     from sqlmadp.answer.result import Result
-    from sqlmadp.certificate import Certificate
+    from sqlmadp.release.certificate import Certificate
 
 
 @click.command()
@@ -73,9 +73,9 @@ def release(
     together in the ledger before anything is shown. A completed plan returns the same rows again
     and spends nothing.
     """
-    from sqlmadp.display import show_budget, show_release  # noqa: PLC0415
-    from sqlmadp.figures import release_figures  # noqa: PLC0415
-    from sqlmadp.progress import stages  # noqa: PLC0415
+    from sqlmadp.show.json import release_figures  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
+    from sqlmadp.show.text import show_budget, show_release  # noqa: PLC0415
 
     opened = skipping(Plan.open(path), skip_refused=skip_refused)
     if dry_run:
@@ -136,10 +136,10 @@ def _say(note: str) -> None:
 
 
 def _rehearse(opened: Plan, *, as_json: bool, quiet: bool) -> None:
-    from sqlmadp.display import show_rehearsal  # noqa: PLC0415
-    from sqlmadp.figures import rehearsal_figures  # noqa: PLC0415
-    from sqlmadp.progress import stages  # noqa: PLC0415
-    from sqlmadp.rehearsal import rehearse  # noqa: PLC0415
+    from sqlmadp.release.dry_run import rehearse  # noqa: PLC0415
+    from sqlmadp.show.json import rehearsal_figures  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
+    from sqlmadp.show.text import show_rehearsal  # noqa: PLC0415
 
     with stages(3, quiet=quiet) as progress:
         found = rehearse(opened, progress)
@@ -181,10 +181,10 @@ def query(
     analyst handed it in. 'HAND IN SELECT ...' hands a statement in for --analyst, and 'WITHDRAW
     name' takes it back. Reads no record.
     """
-    from sqlmadp.display import show_explained, show_meaning, show_result  # noqa: PLC0415
-    from sqlmadp.explaining import explain_text  # noqa: PLC0415
-    from sqlmadp.figures import query_figures, result_figures  # noqa: PLC0415
-    from sqlmadp.progress import stages  # noqa: PLC0415
+    from sqlmadp.release.explain import explain_text  # noqa: PLC0415
+    from sqlmadp.show.json import query_figures, result_figures  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
+    from sqlmadp.show.text import show_explained, show_meaning, show_result  # noqa: PLC0415
     from sqlmadp.sql.statements import is_explain, is_of_an_analyst  # noqa: PLC0415
 
     opened = Plan.open(path)

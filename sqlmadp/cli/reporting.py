@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from sqlmadp.cli.options import PLAN, QUIET, MechanismName, analysts_of_the_plan
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 
 
 @click.command()
@@ -49,9 +49,9 @@ def report(
     a preview, afterwards it has the rows. The page needs no network and no other file. Reads no
     record and spends nothing.
     """
-    from sqlmadp.core.mechanism import MECHANISMS  # noqa: PLC0415
-    from sqlmadp.progress import stages  # noqa: PLC0415
-    from sqlmadp.report import write_report  # noqa: PLC0415
+    from sqlmadp.mechanism import MECHANISMS  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
+    from sqlmadp.show.report import write_report  # noqa: PLC0415
 
     opened = Plan.open(path)
     mechanisms = tuple(MECHANISMS) if compare else mechanisms

@@ -9,7 +9,7 @@ import click
 
 from sqlmadp.cli.options import JSON, QUIET, print_json, print_notes
 from sqlmadp.errors import InputError
-from sqlmadp.schema.csv_format import CsvFormat
+from sqlmadp.table.csv_format import CsvFormat
 
 SEPARATOR = click.option("--separator", default=",", help="What separates the fields of a CSV.")
 
@@ -35,9 +35,9 @@ def draft(source: str, table: str, *, trusted_values: bool, separator: str, quie
     SOURCE is what a plan names: a file, postgresql://..., spark://...; TABLE is the table's name.
     Reads the catalogue alone, and no value. What only the curator can say is left as comments.
     """
-    from sqlmadp.drafting import draft as write  # noqa: PLC0415
+    from sqlmadp.files.drafts import draft as write  # noqa: PLC0415
     from sqlmadp.private.engines import Source  # noqa: PLC0415
-    from sqlmadp.progress import stages  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
 
     with stages(quiet=quiet) as progress:
         progress("reading the table" if trusted_values else "reading the catalogue")
@@ -66,8 +66,8 @@ def check_schema_file(
     Reports every mistake at once, and what the catalogue lets into a column that is declared
     complete; reads no record.
     """
-    from sqlmadp.drafting import check_schema  # noqa: PLC0415
-    from sqlmadp.progress import stages  # noqa: PLC0415
+    from sqlmadp.files.drafts import check_schema  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
 
     with stages(quiet=quiet) as progress:
         progress("checking")
@@ -75,7 +75,7 @@ def check_schema_file(
         domain, problems, notes = check_schema(path, source, form)
     print_notes(notes, quiet=quiet)
     if as_json:
-        from sqlmadp.figures import check_figures  # noqa: PLC0415
+        from sqlmadp.show.json import check_figures  # noqa: PLC0415
 
         print_json(check_figures(problems, notes))
     elif problems or domain is None:

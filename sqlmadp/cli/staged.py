@@ -32,8 +32,8 @@ def staged(path: Path, analyst: str, withdraw: str | None, *, as_json: bool) -> 
     release is made; a statement of a file is deleted there. Reads no record.
     """
     from sqlmadp.dbapi.connection import connect  # noqa: PLC0415
-    from sqlmadp.display import show_result  # noqa: PLC0415
-    from sqlmadp.figures import staged_figures  # noqa: PLC0415
+    from sqlmadp.show.json import staged_figures  # noqa: PLC0415
+    from sqlmadp.show.text import show_result  # noqa: PLC0415
 
     with connect(path, analyst=analyst) as connection:
         listed = connection.staged() if withdraw is None else connection.withdraw(withdraw)

@@ -19,7 +19,7 @@ def init(folder: Path, quiet: bool) -> None:
     A plan, a schema, two analysts' statements and an invented table go into DIR, each with comments
     that say what may be changed. Nothing is overwritten.
     """
-    from sqlmadp.starter import write_starter  # noqa: PLC0415
+    from sqlmadp.files.starter import write_starter  # noqa: PLC0415
 
     for path in write_starter(folder):
         click.echo(path)

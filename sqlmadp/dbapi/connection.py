@@ -29,18 +29,14 @@ from typing import NoReturn
 
 from sqlmadp import errors
 from sqlmadp.answer.result import Result
-from sqlmadp.bug_report import reporting
-from sqlmadp.certificate import Certificate
 from sqlmadp.dbapi.cursor import Cursor
 from sqlmadp.dbapi.executed import Answered, Executed, Pending
 from sqlmadp.dbapi.probe import probed
 from sqlmadp.dbapi.session import Session
-from sqlmadp.errors import (
-    InterfaceError,
-    NotSupportedError,
-    ProgrammingError,
-)
-from sqlmadp.plan import Plan
+from sqlmadp.errors import InterfaceError, NotSupportedError, ProgrammingError
+from sqlmadp.files.plan import Plan
+from sqlmadp.release.bug_report import reporting
+from sqlmadp.release.certificate import Certificate
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.parameters import Parameters, is_sql_text, with_parameters
 from sqlmadp.sql.statements import Statement, explained, handed_in, split, withdrawn

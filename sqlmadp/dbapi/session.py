@@ -14,26 +14,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlmadp.accuracy import unit_noise
-from sqlmadp.analysts import Analyst
 from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
-from sqlmadp.asked import Asked, own_statements
-from sqlmadp.certificate import Certificate, certify
 from sqlmadp.dbapi.results import Results
-from sqlmadp.declared import domain_of
 from sqlmadp.errors import NotReleasedError, OperationalError, ProgrammingError, SqlError
-from sqlmadp.explaining import explain_statement
-from sqlmadp.oversized import oversized
-from sqlmadp.plan import Plan
-from sqlmadp.release import Release, find, select
+from sqlmadp.files.analysts import Analyst
+from sqlmadp.files.plan import Plan
+from sqlmadp.files.staging import UNNAMED, hand_in, held, new_statements, withdraw
+from sqlmadp.release.accuracy import unit_noise
+from sqlmadp.release.bound_plan import Asked, own_statements
+from sqlmadp.release.certificate import Certificate, certify
+from sqlmadp.release.explain import explain_statement
+from sqlmadp.release.plan_domain import domain_of
+from sqlmadp.release.release import Release, find, select
+from sqlmadp.release.size_limits import oversized
+from sqlmadp.release.trial import try_statement
 from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
-from sqlmadp.staging import UNNAMED, hand_in, held, new_statements, withdraw
-from sqlmadp.trial import try_statement
 
 Seen = tuple[Plan, tuple[tuple[int, int, int] | None, ...]]
 """A plan, and the state of every file that it depends on."""

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.core.collective import Collective, Workload
 from sqlmadp.experiment.settings import Settings
+from sqlmadp.mechanism.collective import Collective, Workload
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

@@ -13,13 +13,13 @@ from fractions import Fraction
 
 from threadpoolctl import threadpool_limits
 
-from sqlmadp.core.mechanism import Mechanism, mechanism
-from sqlmadp.core.mechanism.fairness import outcome
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.experiment.instances import Instance, instance
 from sqlmadp.experiment.misreport import misreported
 from sqlmadp.experiment.nonlinear import Simulation
 from sqlmadp.experiment.settings import TOLERANCES, Settings
+from sqlmadp.mechanism import Mechanism, mechanism
+from sqlmadp.mechanism.fairness import outcome
 
 MEASURES = (
     "total error",

@@ -29,19 +29,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.asked import Asked
-from sqlmadp.core.collective import Capped, Collective, Joint, Workload
-from sqlmadp.core.mechanism import mechanism
-from sqlmadp.core.mechanism.waterfilling import ratio
-from sqlmadp.core.questions import Measure, Question
-from sqlmadp.core.questions import Workload as Questions
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.experiment.instances import over_cells, practical_matrices
 from sqlmadp.experiment.settings import Settings
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.mechanism import mechanism
+from sqlmadp.mechanism.collective import Capped, Collective, Joint, Workload
+from sqlmadp.mechanism.waterfilling import ratio
+from sqlmadp.release.bound_plan import Asked
 from sqlmadp.solve.products import solution_of
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
+from sqlmadp.workload.questions import Measure, Question
+from sqlmadp.workload.questions import Workload as Questions
 
 Matrix = NDArray[np.float64]
 

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqlmadp.answer.quantiles import running_counts
-from sqlmadp.core.collective import Joint
-from sqlmadp.core.mechanism import Mechanism
-from sqlmadp.core.mechanism.waterfilling import ratio
 from sqlmadp.experiment.instances import Instance
 from sqlmadp.experiment.settings import Settings
+from sqlmadp.mechanism import Mechanism
+from sqlmadp.mechanism.collective import Joint
+from sqlmadp.mechanism.waterfilling import ratio
 from sqlmadp.solve.products import solution_of
 from sqlmadp.table.rows import Rows
 

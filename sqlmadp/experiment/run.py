@@ -15,8 +15,8 @@ import msgspec
 
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.experiment.measures import Measured, measured
+from sqlmadp.experiment.processes import pool, starting
 from sqlmadp.experiment.settings import Settings, check
-from sqlmadp.processes import pool, starting
 
 Progress = Callable[[int, int], None]
 """Told how many instances are done, and how many there are."""

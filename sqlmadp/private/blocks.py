@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.errors import StrategyError
-from sqlmadp.schema.domain import Domain
+from sqlmadp.table.domain import Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows

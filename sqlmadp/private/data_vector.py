@@ -43,7 +43,7 @@ from sqlmadp.private.engines.scope_batches import (
     keys_of,
     moments_of,
 )
-from sqlmadp.schema.domain import Domain
+from sqlmadp.table.domain import Domain
 from sqlmadp.table.partition import Partition
 
 Sums = NDArray[np.int64]

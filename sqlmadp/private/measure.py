@@ -29,13 +29,7 @@ from numpy.typing import NDArray
 from sqlmadp.errors import InterfaceError, SourceError
 from sqlmadp.private import noise
 from sqlmadp.private import sensitivity as effect
-from sqlmadp.private.blocks import (
-    checked_blocks,
-    coarseness,
-    exact_answers,
-    grain,
-    rounding,
-)
+from sqlmadp.private.blocks import checked_blocks, coarseness, exact_answers, grain, rounding
 from sqlmadp.private.data_vector import read_sums
 from sqlmadp.private.engines import Engine, Source, open_engine
 from sqlmadp.private.engines.catalogue import check_catalogue
@@ -50,7 +44,7 @@ from sqlmadp.private.ledger_binding import (
     update_notes,
 )
 from sqlmadp.private.measurement import Measurement
-from sqlmadp.schema.domain import Domain
+from sqlmadp.table.domain import Domain
 from sqlmadp.table.rows import Rows
 
 READ_FAILED = (

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 
 from sqlmadp.errors import StrategyError
 from sqlmadp.private.blocks import MAX_CELLS
-from sqlmadp.schema.domain import Domain
+from sqlmadp.table.domain import Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products, along_each
 from sqlmadp.table.rows import Rows

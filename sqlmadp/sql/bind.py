@@ -18,16 +18,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from sqlmadp.errors import Problem, SqlError
-from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.blocks import private_block
 from sqlmadp.sql.bound import BoundQuery
 from sqlmadp.sql.dialects import DUCKDB
-from sqlmadp.sql.evaluate import (
-    EvaluationError,
-    Evaluator,
-    ManyValuesError,
-    SlowExpressionError,
-)
+from sqlmadp.sql.evaluate import EvaluationError, Evaluator, ManyValuesError, SlowExpressionError
 from sqlmadp.sql.factor import TooManyCellsError
 from sqlmadp.sql.groups import TooManyGroupsError
 from sqlmadp.sql.growth import LONGEST, overgrown
@@ -41,6 +35,7 @@ from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.split import Divided, divide
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Node, column_names, span, text
+from sqlmadp.table.domain import Domain
 
 __all__ = ["Binder", "BoundQuery", "bind", "bind_all", "bind_each", "cuts"]
 

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqlmadp.errors import Problem
-from sqlmadp.schema.domain import PublicTable
 from sqlmadp.sql.aggregates import PieceKind
 from sqlmadp.sql.dialects import kind_of_dialect
 from sqlmadp.sql.evaluate import Argument, Texts
@@ -24,6 +23,7 @@ from sqlmadp.sql.kinds import Kind
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.undeclared import Undeclared
+from sqlmadp.table.domain import PublicTable
 from sqlmadp.table.rows import Rows
 
 

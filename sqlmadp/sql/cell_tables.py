@@ -12,12 +12,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.factor import Factor, TooManyCellsError
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.locked import quote
 from sqlmadp.sql.sandbox import Sandbox
 from sqlmadp.sql.tree import Node, column_names
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import row_major_strides
 

@@ -13,7 +13,6 @@ from typing import Literal
 from sqlglot import exp
 
 from sqlmadp.errors import Problem
-from sqlmadp.schema.domain import Domain
 from sqlmadp.sql import hints
 from sqlmadp.sql.aggregates import PRIVATE, QUANTILES, arguments, canonical, is_count_star
 from sqlmadp.sql.allowed import (
@@ -30,6 +29,7 @@ from sqlmadp.sql.allowed import (
 from sqlmadp.sql.names import Records
 from sqlmadp.sql.statements import Span, Statement
 from sqlmadp.sql.tree import Call, Node, call_of, children, parts_of, span
+from sqlmadp.table.domain import Domain
 
 MOST_PROBLEMS = 50
 """Stop looking at a statement after this many mistakes: nobody mends more of them at once."""

@@ -18,7 +18,6 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.cell_tables import CellTables, scatter
 from sqlmadp.sql.factor import Factor, TooManyCellsError
 from sqlmadp.sql.limits import DEFAULT, Limits
@@ -27,6 +26,7 @@ from sqlmadp.sql.products import Terms, terms_of
 from sqlmadp.sql.sandbox import Sandbox, explain
 from sqlmadp.sql.stopwatch import TooSlowError
 from sqlmadp.sql.tree import Node, column_names, text
+from sqlmadp.table.domain import Column, Domain
 
 FALSE, NULL, TRUE = 0, 1, 2
 """Truth values, ordered so that AND is the minimum and OR the maximum."""

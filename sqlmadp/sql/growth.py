@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.tree import Node, call_of, children, constant, is_constant, span, walk
+from sqlmadp.table.domain import Domain
 
 if TYPE_CHECKING:
     from sqlmadp.sql.check import ExpressionChecker

@@ -11,8 +11,8 @@ from functools import cache
 
 import duckdb
 
-from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.locked import quote
+from sqlmadp.table.domain import Column, Domain
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 BINS = 10

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import duckdb
 
-from sqlmadp.schema.domain import PublicTable
 from sqlmadp.sql.limits import DEFAULT
+from sqlmadp.table.domain import PublicTable
 
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,

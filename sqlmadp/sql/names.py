@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlmadp.schema.domain import Domain, PublicTable
 from sqlmadp.sql.statements import Span
 from sqlmadp.sql.tree import Lookup, Node, column, integer, parts_of, placed, rebuild
+from sqlmadp.table.domain import Domain, PublicTable
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import duckdb
 from sqlglot import exp
 
-from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.aggregates import LINEAR
 from sqlmadp.sql.bound import BoundQuery, PrivateBlock
 from sqlmadp.sql.evaluate import Evaluator
@@ -21,6 +20,7 @@ from sqlmadp.sql.split import Divided
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Made, Node, parts_of, text
 from sqlmadp.sql.undeclared import undeclared_values
+from sqlmadp.table.domain import Domain
 
 
 def bound_query(

@@ -20,15 +20,7 @@ from sqlglot import exp
 
 from sqlmadp.sql.evaluate import TRUE, EvaluationError, Evaluator
 from sqlmadp.sql.factor import Factor, align
-from sqlmadp.sql.tree import (
-    Node,
-    case,
-    column_names,
-    conjunction,
-    connected_by,
-    negation,
-    terms,
-)
+from sqlmadp.sql.tree import Node, case, column_names, conjunction, connected_by, negation, terms
 
 Found = TypeVar("Found")
 

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from sqlmadp.schema.domain import Domain
 from sqlmadp.sql import hints
 from sqlmadp.sql.evaluate import EvaluationError, Evaluator
 from sqlmadp.sql.grammar import Prefix
@@ -39,6 +38,7 @@ from sqlmadp.sql.tree import (
     is_constant,
     span,
 )
+from sqlmadp.table.domain import Domain
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS = frozenset(

@@ -14,13 +14,13 @@ from typing import Any
 import duckdb
 
 from sqlmadp.errors import SqlError
-from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.locked import load_public, locked_connection, quote
 from sqlmadp.sql.names import stored_name
 from sqlmadp.sql.read import Reader, Reading, place_of
 from sqlmadp.sql.statements import Span, Statement, characters
 from sqlmadp.sql.stopwatch import interrupted
+from sqlmadp.table.domain import Domain
 
 ResultColumns = tuple[tuple[str, str], ...]
 """Name and DuckDB type of every result column."""

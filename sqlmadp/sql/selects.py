@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from sqlmadp.schema.domain import Domain
 from sqlmadp.sql.allowed import QUERIES, has_only_known_arguments
 from sqlmadp.sql.check import ExpressionChecker
 from sqlmadp.sql.growth import check_growth
@@ -21,6 +20,7 @@ from sqlmadp.sql.names import Field, Records, resolved
 from sqlmadp.sql.sandbox import Sandbox
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Node, parts_of, placed, span, text, walk
+from sqlmadp.table.domain import Domain
 
 Made = TypeVar("Made", bound=exp.Expr)
 

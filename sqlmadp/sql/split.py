@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlmadp.errors import Problem, SqlError
-from sqlmadp.schema.domain import Domain
 from sqlmadp.sql import hints
 from sqlmadp.sql.allowed import QUERIES, has_only_known_arguments
 from sqlmadp.sql.check import nearest
@@ -32,6 +31,7 @@ from sqlmadp.sql.sandbox import Sandbox
 from sqlmadp.sql.selects import SelectChecker, with_parts
 from sqlmadp.sql.statements import Span, Statement
 from sqlmadp.sql.tree import Node, binary, conjunction, rebuild, span
+from sqlmadp.table.domain import Domain
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.check import nearest
 from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.statements import Span
 from sqlmadp.sql.tree import Node, constant, span, walk
+from sqlmadp.table.domain import Column, Domain
 
 COMPARED = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In)
 """Comparisons that ask for a value itself."""

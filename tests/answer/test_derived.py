@@ -11,10 +11,10 @@ from hypothesis.extra.numpy import arrays
 
 from sqlmadp.answer.derived import derive
 from sqlmadp.answer.quantiles import running_counts
-from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.bind import bind
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
+from sqlmadp.table.domain import Column, Domain
 
 DOMAIN = Domain(
     table="people",

@@ -15,14 +15,14 @@ from sqlmadp.answer.exact import exact_errors
 from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.rows import Desk
-from sqlmadp.core.collective import Collective
-from sqlmadp.core.mechanism import mechanism
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.mechanism import mechanism
+from sqlmadp.mechanism.collective import Collective
 from sqlmadp.sql.bind import bind, bind_all
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.kinds import Kind
 from sqlmadp.sql.statements import split
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import lifting
 

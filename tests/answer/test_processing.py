@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 from sqlmadp.answer.processing import MAX_CELLS, Processed, Processing
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.errors import NotSupportedError
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows, lifting

@@ -3,8 +3,8 @@
 import pytest
 
 from sqlmadp.answer import processing
-from sqlmadp.plan import Plan
-from sqlmadp.release import release
+from sqlmadp.files.plan import Plan
+from sqlmadp.release.release import release
 
 QUESTIONS = {
     "alice": "SELECT age, COUNT(*) AS n FROM visits GROUP BY age; SELECT AVG(age) FROM visits",

@@ -158,10 +158,6 @@ def serve():
     import rich._emoji_codes  # noqa: F401, PLC0415
     import sqlglot.dialects.duckdb  # noqa: F401, PLC0415
 
-    import sqlmadp.display  # noqa: PLC0415
-    import sqlmadp.figures  # noqa: PLC0415
-    import sqlmadp.private.engines.duckdb  # noqa: PLC0415
-    import sqlmadp.release  # noqa: F401, PLC0415
     from sqlmadp.cli import main  # noqa: PLC0415
 
     for line in sys.stdin:

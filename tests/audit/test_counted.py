@@ -10,7 +10,7 @@ from sqlmadp.audit import counted, report
 from sqlmadp.audit.report import audit_case
 from sqlmadp.private import data_vector, measure
 from sqlmadp.private.engines import counting
-from sqlmadp.schema.domain import Domain
+from sqlmadp.table.domain import Domain
 
 SURE = 1 - 1e-9
 boundary = sys.modules[measure.__module__]

@@ -5,15 +5,9 @@ import threading
 import pytest
 
 import sqlmadp
-from sqlmadp import (
-    InterfaceError,
-    NotSupportedError,
-    OperationalError,
-    Plan,
-    ProgrammingError,
-)
+from sqlmadp import InterfaceError, NotSupportedError, OperationalError, Plan, ProgrammingError
 from sqlmadp.errors import NotReleasedError
-from sqlmadp.staging import held
+from sqlmadp.files.staging import held
 
 OLD = "SELECT COUNT(*) AS old FROM visits WHERE age > 9"
 YOUNG = "SELECT COUNT(*) AS young FROM visits WHERE age < 5"

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source, open_engine
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

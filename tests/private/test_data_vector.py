@@ -23,7 +23,7 @@ from sqlmadp.private.engines.scope_batches import (
     batch_scopes,
     keys_of,
 )
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

@@ -12,7 +12,7 @@ from sqlmadp.errors import StrategyError
 from sqlmadp.private.blocks import MAX_ANSWER, checked_blocks, exact_answers
 from sqlmadp.private.measurement import Measurement
 from sqlmadp.private.sensitivity import column_sums, l1_sensitivity
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows

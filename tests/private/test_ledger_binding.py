@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from sqlmadp.cli import main
 from sqlmadp.errors import LedgerError
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 from sqlmadp.private import Ledger, ledger_binding
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.engines.identity import Identity, identity_of_files, split_location

@@ -21,7 +21,7 @@ from sqlmadp.errors import (
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source
 from sqlmadp.private.measure import READ_FAILED
-from sqlmadp.schema.domain import Column, Domain, Unit
+from sqlmadp.table.domain import Column, Domain, Unit
 
 HUGE = Fraction(10**9)
 

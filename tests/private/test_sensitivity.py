@@ -12,13 +12,13 @@ from scipy import sparse
 from scipy.optimize import linprog
 from vertex_cases import random_layouts, random_partition, weights
 
-from sqlmadp.core.collective import Collective
-from sqlmadp.core.mechanism import MECHANISMS, mechanism
 from sqlmadp.errors import StrategyError
+from sqlmadp.mechanism import MECHANISMS, mechanism
+from sqlmadp.mechanism.collective import Collective
 from sqlmadp.private.blocks import checked_blocks, coarseness, exact_answers, grain
 from sqlmadp.private.measure import calibrate
 from sqlmadp.private.sensitivity import joint_vertices, l1_sensitivity
-from sqlmadp.schema.domain import Column, Domain, Unit
+from sqlmadp.table.domain import Column, Domain, Unit
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

@@ -10,7 +10,7 @@ from sqlmadp.errors import SourceError
 from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.engines.catalogue import catalogue_problems, check_catalogue
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.rows import Rows
 
 EVERY_TYPE = Domain(

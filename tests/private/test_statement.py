@@ -2,10 +2,10 @@
 
 import pytest
 
-from sqlmadp.asked import Asked
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 from sqlmadp.private.engines import duckdb as engine
-from sqlmadp.release import release
+from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.release import release
 
 SCHEMA = """\
 table = "people"

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from sqlmadp.errors import SqlError
-from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.bind import BoundQuery, bind, bind_all, cuts
 from sqlmadp.sql.blocks import EXACT_VALUES, MANY_BINS
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
+from sqlmadp.table.domain import Column, Domain
 
 DOMAIN = Domain(
     table="people",

@@ -12,9 +12,7 @@ ROOT = Path(sqlmadp.__file__).parent
 SOURCES = [
     *(ROOT / "sql").glob("*.py"),
     *(ROOT / "answer").glob("*.py"),
-    ROOT / "asked.py",
-    ROOT / "oversized.py",
-    ROOT / "trial.py",
+    *(ROOT / "release" / name for name in ("bound_plan.py", "size_limits.py", "trial.py")),
 ]
 
 

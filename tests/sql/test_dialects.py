@@ -9,8 +9,8 @@ from people_table import DOMAIN
 import sqlmadp
 from sqlmadp.cli import main
 from sqlmadp.errors import PlanError, SqlError
-from sqlmadp.explaining import explain_text
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
+from sqlmadp.release.explain import explain_text
 from sqlmadp.sql.bind import bind
 from sqlmadp.sql.dialects import COMMON, dialect_names, kind_of_dialect
 from sqlmadp.sql.evaluate import Evaluator

@@ -3,12 +3,12 @@ from datetime import date
 import numpy as np
 import pytest
 
-from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.evaluate import FALSE, NULL, TRUE, EvaluationError, Evaluator
 from sqlmadp.sql.factor import TooManyCellsError
 from sqlmadp.sql.predicate import conjuncts, pieces, truth
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Node
+from sqlmadp.table.domain import Column, Domain
 
 DOMAIN = Domain(
     table="t",

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from sqlmadp.errors import SqlError
-from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.bind import BoundQuery, bind_all, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import Statement, split
+from sqlmadp.table.domain import Column, Domain
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

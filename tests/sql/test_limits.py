@@ -6,12 +6,12 @@ from datetime import date
 import pytest
 
 from sqlmadp.errors import OperationalError, SqlError
-from sqlmadp.plan import Plan
-from sqlmadp.schema.domain import Column, Domain, PublicTable
+from sqlmadp.files.plan import Plan
 from sqlmadp.sql.bind import Binder, BoundQuery, bind_all, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.statements import split
+from sqlmadp.table.domain import Column, Domain, PublicTable
 
 DOMAIN = Domain(
     table="people",

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sqlmadp.schema.domain import Column, Domain
 from sqlmadp.sql.bind import bind
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.products import null_parts
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import text
+from sqlmadp.table.domain import Column, Domain
 
 DOMAIN = Domain(
     table="sales",

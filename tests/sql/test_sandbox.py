@@ -2,8 +2,7 @@ import duckdb
 import pytest
 
 from sqlmadp.errors import OperationalError, SqlError
-from sqlmadp.plan import Plan
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.files.plan import Plan
 from sqlmadp.sql.allowed import FUNCTIONS
 from sqlmadp.sql.bind import bind
 from sqlmadp.sql.evaluate import Evaluator
@@ -11,6 +10,7 @@ from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.locked import locked_connection
 from sqlmadp.sql.sandbox import Sandbox, explain
 from sqlmadp.sql.statements import split
+from sqlmadp.table.domain import Column, Domain
 
 DOMAIN = Domain(table="people", columns=(Column(name="member", type="boolean"),))
 

@@ -29,7 +29,7 @@ from sqlglot import exp
 
 from sqlmadp.errors import SourceError
 from sqlmadp.private.engines.identity import Identity
-from sqlmadp.schema.csv_format import CsvFormat
+from sqlmadp.table.csv_format import CsvFormat
 
 Kind = Literal[
     "boolean", "integer", "wide integer", "real", "text", "date", "untyped text", "other"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from sqlmadp.errors import Problem, SourceError
 from sqlmadp.private.engines import PLAIN, Engine, Kind, SourceColumn
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain
 
 _INTEGERS: frozenset[Kind] = frozenset({"integer", "wide integer", "untyped text"})
 _ACCEPTED: dict[str, frozenset[Kind]] = {

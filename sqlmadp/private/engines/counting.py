@@ -51,7 +51,7 @@ from sqlglot import exp
 from sqlmadp.private.engines import PLAIN, Engine
 from sqlmadp.private.engines.catalogue import source_column, source_columns
 from sqlmadp.private.engines.scope_batches import Key, Keys, Moment, used_keys
-from sqlmadp.schema.domain import ORDERED, Column, Domain, Unit
+from sqlmadp.table.domain import ORDERED, Column, Domain, Unit
 from sqlmadp.table.runs import affine_runs
 
 Integers = NDArray[np.int64]

@@ -38,7 +38,7 @@ from sqlmadp.private.engines.duckdb_files import (
 )
 from sqlmadp.private.engines.identity import Identity, identity_of_files
 from sqlmadp.private.engines.parquet_files import ParquetFiles, find_files, is_text
-from sqlmadp.schema.csv_format import CsvFormat
+from sqlmadp.table.csv_format import CsvFormat
 
 Result = TypeVar("Result")
 

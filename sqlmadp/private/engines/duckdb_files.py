@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sqlglot import exp
 
-from sqlmadp.schema.csv_format import CsvFormat
+from sqlmadp.table.csv_format import CsvFormat
 
 LONGEST_HEADER = 2**20
 """Bytes that the first line of a CSV file may have; DuckDB skips lines of twice as many."""

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sqlmadp.schema.domain import Domain
+from sqlmadp.table.domain import Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.runs import bends
 

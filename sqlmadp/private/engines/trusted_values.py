@@ -22,7 +22,7 @@ from sqlglot import exp
 
 from sqlmadp.errors import SourceError
 from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn, open_engine
-from sqlmadp.schema.domain import PublicTable, Value
+from sqlmadp.table.domain import PublicTable, Value
 
 MOST_ROWS = 1_000_000
 MOST_VALUES = 200

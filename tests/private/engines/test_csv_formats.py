@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from sqlmadp.cli import main
 from sqlmadp.errors import PlanError
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 
 SCHEMA = """table = "loans"
 [columns.day]

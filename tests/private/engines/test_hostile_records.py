@@ -18,10 +18,10 @@ import pytest
 from click.testing import CliRunner
 
 from sqlmadp.cli import main
+from sqlmadp.files.schema import read_schema
 from sqlmadp.private import Ledger, measure, noise
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.engines.catalogue import catalogue_problems
-from sqlmadp.schema.declaration import read_schema
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

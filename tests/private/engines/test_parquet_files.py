@@ -5,7 +5,7 @@ import pytest
 
 from sqlmadp.errors import SourceError
 from sqlmadp.private.engines import Source, open_engine
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

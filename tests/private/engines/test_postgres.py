@@ -10,15 +10,15 @@ from fractions import Fraction
 
 import pytest
 
-from sqlmadp.checking import allowed_values
 from sqlmadp.errors import LedgerError, SourceError
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.engines.catalogue import catalogue_problems
 from sqlmadp.private.ledger_binding import note_of
 from sqlmadp.private.measure import READ_FAILED
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.release.check import allowed_values
 from sqlmadp.sql.constraints import Allowed
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

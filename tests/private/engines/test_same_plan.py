@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from sqlmadp.plan import Plan
+from sqlmadp.files.plan import Plan
 from sqlmadp.private import noise
 
 STATEMENTS = """

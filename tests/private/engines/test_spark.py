@@ -12,7 +12,7 @@ from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.ledger_binding import note_of
 from sqlmadp.private.measure import READ_FAILED
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain
 
 AGES = Domain(table="people", columns=(Column(name="age", type="integer", minimum=0, maximum=3),))
 

@@ -10,7 +10,7 @@ from vertex_cases import random_layouts, vertex_sums
 
 from sqlmadp.private.data_vector import read_sums
 from sqlmadp.private.engines import Source, open_engine, scope_batches
-from sqlmadp.schema.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

@@ -1,1 +1,0 @@
-"""Strategies and mechanisms over rows of vertices, beside the core that they will replace."""

@@ -1,0 +1,169 @@
+"""The analysts of a plan: their names, files, parameters, and shares that sum to exactly 1."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from fractions import Fraction
+from pathlib import Path
+
+from sqlmadp.files.exact_numbers import exact, positive
+from sqlmadp.files.query_files import files_at_queries
+from sqlmadp.files.toml import Table, dotted, is_name, show, suggest
+
+_PARAMETER_TYPES = (str, int, float, date, datetime, time)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analyst:
+    """A named party with SQL files and a share."""
+
+    name: str
+    files: tuple[Path, ...]
+    """Files of statements, in the order of the plan; a glob's in alphabetical order.
+
+    An analyst without any hands statements in from a connection.
+    """
+    share: Fraction
+    """The part of the plan's epsilon that this analyst brings."""
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    """Values of ``$name`` in the analyst's statements."""
+    dialect: str = "duckdb"
+    """The dialect of SQL of files that name none themselves."""
+
+
+def read_analysts(root: Table, folder: Path, epsilon: Fraction | None) -> tuple[Analyst, ...]:
+    """Return the analysts in the order of the file; note every mistake about them."""
+    declared = root.table("analysts", "a table an analyst, such as [analysts.alice]")
+    if declared is None:
+        return ()
+    if not declared.values:
+        root.report("analysts", "is empty; allowed: at least one analyst", code="no-analysts")
+    _check_names(declared)
+    files: dict[str, tuple[Path, ...]] = {}
+    tables: list[Table] = []
+    for name in declared.values:
+        table = declared.table(name, "a table with queries and, if you like, a share")
+        if table is not None:
+            table.only(("queries", "share", "epsilon", "parameters", "dialect"), "an analyst")
+            tables.append(table)
+            files[name] = files_at_queries(table, folder)
+    if any("epsilon" in table.values for table in tables):
+        shares = _shares_of_epsilons(root, declared, tables, epsilon)
+    else:
+        shares = _shares(declared, tables)
+    parameters = {table.key[-1]: _parameters(table) for table in tables}
+    default = dialect_named(root)
+    dialects = {table.key[-1]: dialect_named(table, default) for table in tables}
+    return tuple(
+        Analyst(
+            name=name,
+            files=files[name],
+            share=share,
+            parameters=parameters[name],
+            dialect=dialects[name],
+        )
+        for name, share in shares.items()
+    )
+
+
+def dialect_named(table: Table, default: str = "duckdb") -> str:
+    """Return the dialect of SQL that a plan or an analyst names."""
+    given = table.values.get("dialect", default)
+    if given == default:
+        return default
+    from sqlmadp.sql.dialects import dialect_names  # noqa: PLC0415 - sqlglot is slow to import.
+
+    names = dialect_names()
+    if isinstance(given, str) and given in names:
+        return given
+    hint = suggest(given, names) if isinstance(given, str) else ""
+    table.refuse("dialect", ", ".join(show(name) for name in names), hint=hint)
+    return default
+
+
+def epsilon_brought(root: Table) -> Fraction | None:
+    """Return the sum of the analysts' own epsilons; None unless each of them has a sound one."""
+    analysts = root.values.get("analysts")
+    tables = list(analysts.values()) if isinstance(analysts, dict) else []
+    given = [exact(table.get("epsilon")) for table in tables if isinstance(table, dict)]
+    known = [each for each in given if each is not None and each > 0]
+    return sum(known, Fraction(0)) if known and len(known) == len(tables) else None
+
+
+def _parameters(analyst: Table) -> Mapping[str, object]:
+    """Return the values of an analyst's ``$name`` parameters."""
+    if "parameters" not in analyst.values:
+        return {}
+    table = analyst.table("parameters", "a table of values, such as { min_age = 18 }")
+    if table is None:
+        return {}
+    for name, value in table.values.items():
+        items = value if isinstance(value, list) else [value]
+        if not name.isidentifier() or not all(isinstance(i, _PARAMETER_TYPES) for i in items):
+            table.refuse(name, "text, a number, a boolean, a date, or a list of them, under a name")
+    return table.values
+
+
+def _check_names(declared: Table) -> None:
+    """Note names that cannot be folders, which hold an analyst's answers, and names twice."""
+    names: dict[str, str] = {}
+    for name in declared.values:
+        unusable = not is_name(name) or name != name.strip() or len(name.encode()) > 200
+        if unusable or name[0] == "." or name[-1] == "." or set(name) & set('/\\<>:"|?*'):
+            allowed = 'a name that a folder can have: no / \\ < > : " | ? * and no dot at its ends'
+            message = f"has a name that its answers' folder cannot have; allowed: {allowed}"
+            declared.report(name, message, code="bad-name")
+        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+        first = names.setdefault(folded, name)
+        if first != name:
+            declared.report(
+                name,
+                f"has the same name as {dotted((*declared.key, first))}; "
+                "allowed: names that differ in more than case or the form of their letters",
+                code="duplicate-analyst",
+            )
+
+
+def _shares_of_epsilons(
+    root: Table, declared: Table, tables: list[Table], epsilon: Fraction | None
+) -> dict[str, Fraction]:
+    """Return every analyst's share from what each brings; note what is given twice or missing."""
+    brought = {
+        table.key[-1]: positive(table, "epsilon") for table in tables if "epsilon" in table.values
+    }
+    without = [show(table.key[-1]) for table in tables if "epsilon" not in table.values]
+    if without:
+        message = f"has epsilons, but not for {', '.join(without)}; allowed: for everyone or nobody"
+        declared.file.report(declared.key, message, code="missing-epsilon")
+    for table in tables:
+        if "share" in table.values and "epsilon" in table.values:
+            table.report("share", "stands beside an epsilon; allowed: one of them", code="both")
+    known = {name: each for name, each in brought.items() if each is not None}
+    total = sum(known.values(), Fraction(0))
+    if "epsilon" in root.values and not without and epsilon not in (None, total):
+        message = f"is {epsilon}, but the analysts bring {total}; allowed: their sum, or no line"
+        root.report("epsilon", message, code="epsilon-not-sum", hint=f'Write epsilon = "{total}".')
+    return {name: each / total for name, each in known.items()}
+
+
+def _shares(declared: Table, tables: list[Table]) -> dict[str, Fraction]:
+    """Return every analyst's share: as written by all, or equal when written by nobody."""
+    without = [table.key[-1] for table in tables if "share" not in table.values]
+    if len(without) == len(tables):
+        return {name: Fraction(1, len(without)) for name in without}
+    shares = {
+        table.key[-1]: positive(table, "share") for table in tables if "share" in table.values
+    }
+    if without:
+        names = ", ".join(show(name) for name in without)
+        message = f"has shares, but not for {names}; allowed: a share for everyone or for nobody"
+        declared.file.report(declared.key, message, code="missing-share")
+        return {}
+    known = {name: share for name, share in shares.items() if share is not None}
+    if len(known) == len(shares) and (total := sum(known.values())) != 1:
+        message = f"has shares that sum to {total}; allowed: shares that sum to exactly 1"
+        declared.file.report(declared.key, message, code="shares-not-one")
+    return known

@@ -1,0 +1,257 @@
+"""Reads and checks a schema file: the declaration of a domain.
+
+    table = "people"                   # the private table that statements may name
+    neighbours = "add_remove"          # (default) or "replace": what the promise compares
+
+    [columns.age]                      # one table a column, in the order of the cells
+    type    = "integer"                # one cell an integer from min to max
+    min     = 0
+    max     = 99
+    outside = "clamp"                  # a value outside: "null" (default), or to the nearest end
+
+    [columns.sex]
+    type     = "category"              # one cell per value
+    values   = ["female", "male"]      # all text or all integers, without duplicates
+    nullable = true                    # NULL is a value too: GROUP BY shows it; false by default
+
+    [columns.insured]
+    type     = "boolean"
+    complete = true                    # a promise: no NULL, nothing undeclared; false by default
+
+    [columns.born]
+    type = "date"                      # one cell a day
+    min  = 1900-01-01                  # or text: "1900-01-01"
+    max  = 2024-12-31
+
+    [columns.income]
+    type = "real"                      # cells are cut out by the queries' own constants
+    min  = 0
+    max  = 1e6
+
+    [unit]                             # who is protected; every record by itself if left out
+    column      = "person_id"          # whose a record is; need not be declared
+    max_records = 3                    # at most so many of a unit's records are counted
+    key         = "visit_id"           # what tells them apart, a column or a list of columns
+    nulls       = "drop"               # records without a unit: "drop" (default), or "own" units
+
+    [public.regions]                   # a public table, which statements may join
+    columns = ["state", "region"]      # (see ``schema.public``)
+    rows    = [["CA", "West"], ["NY", "East"]]
+
+An undeclared value is read as NULL: conditions on it are unknown, aggregates of the column pass
+over it, COUNT(*) counts the record, and a statement that does not use the column does not see it.
+A column that is complete has no cell for NULL, which makes answers a little more accurate; a
+record that breaks the promise is counted nowhere.
+
+``outside = "clamp"`` needs an order: integer, date or real.  Every mistake of a file is
+reported at once, each with its key, its line and what is allowed there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, datetime
+from pathlib import Path
+from typing import TypeVar, get_args
+
+from sqlmadp.errors import SchemaError
+from sqlmadp.files.public_tables import read_public
+from sqlmadp.files.toml import Table, TomlFile, dotted, is_name, show, suggest
+from sqlmadp.files.unit import read_neighbours, read_unit
+from sqlmadp.table.domain import ORDERED, Column, ColumnType, Domain, Outside
+
+LARGEST_COLUMN = 2**24
+"""The most values that an integer column may have."""
+
+_TYPES: tuple[ColumnType, ...] = get_args(ColumnType)
+_KEYS = ("type", "nullable", "complete", "outside")
+
+Bound = TypeVar("Bound", int, date, float)
+
+
+def read_schema(path: str | Path) -> Domain:
+    """Return the domain that the file at ``path`` declares; SchemaError lists its mistakes."""
+    file = TomlFile(Path(path), SchemaError)
+    file.root.only(("table", "neighbours", "unit", "columns", "public"), "a schema")
+    table = file.root.text("table", 'the name of the private table, such as "people"')
+    columns = _columns(file.root)
+    unit, neighbours = read_unit(file.root), read_neighbours(file.root)
+    public = read_public(file.root, Path(path).parent, table)
+    file.finish()
+    return Domain(
+        table=table or "",
+        columns=tuple(columns),
+        unit=unit,
+        neighbours=neighbours,
+        public=public,
+    )
+
+
+def _columns(root: Table) -> list[Column]:
+    declared = root.table("columns", "a table a column, such as [columns.age]")
+    if declared is None:
+        return []
+    if not declared.values:
+        root.report("columns", "is empty; allowed: at least one column", code="no-columns")
+    names: dict[str, str] = {}
+    columns = []
+    for name in declared.values:
+        if not is_name(name):
+            allowed = "a name that is not blank and has no control characters"
+            declared.report(name, f"has no usable name; allowed: {allowed}", code="bad-name")
+        first = names.setdefault(name.casefold(), name)
+        if first != name:
+            declared.report(
+                name,
+                f"has the name of {dotted(('columns', first))} but for case; "
+                "allowed: names that differ otherwise, since SQL does not tell these apart",
+                code="duplicate-column",
+            )
+        table = declared.table(name, 'a table with a type, such as { type = "boolean" }')
+        if table is not None and (column := _column(name, table)) is not None:
+            columns.append(column)
+    return columns
+
+
+def _column(name: str, table: Table) -> Column | None:
+    """Return one column; None when its type is unknown.  What it reports is raised later."""
+    kind = _type(table)
+    nullable, complete = _flag("nullable", table), _flag("complete", table)
+    if nullable and complete:
+        table.report(
+            "complete",
+            "is true, and so is nullable; allowed: one of the two, since a complete column has no "
+            "NULL",
+            code="nullable-and-complete",
+        )
+    outside = _outside(kind, table)
+    if kind is None:
+        table.only((*_KEYS, "values", "min", "max"), "a column")
+        return None
+    own = ("values",) if kind == "category" else ("min", "max") if kind in ORDERED else ()
+    table.only((*_KEYS, *own), f"a column of type {kind}")
+    column = Column(name=name, type=kind, nullable=nullable, complete=complete, outside=outside)
+    low: int | date | float | None
+    high: int | date | float | None
+    match kind:
+        case "category":
+            return replace(column, values=_values(table))
+        case "boolean":
+            return column
+        case "integer":
+            low, high = _integer_bounds(table)
+        case "date":
+            low, high = _bounds(table, _date, "a date without a time, such as 2020-01-31")
+        case "real":
+            low, high = _bounds(table, _real, "a finite number")
+    return replace(column, minimum=low, maximum=high)
+
+
+def _type(table: Table) -> ColumnType | None:
+    given = table.values.get("type")
+    if given in _TYPES:
+        return given
+    hint = suggest(given, _TYPES) if isinstance(given, str) else ""
+    table.refuse("type", ", ".join(show(kind) for kind in _TYPES), hint=hint)
+    return None
+
+
+def _flag(key: str, table: Table) -> bool:
+    given = table.values.get(key, False)
+    if isinstance(given, bool):
+        return given
+    table.refuse(key, "true or false")
+    return False
+
+
+def _outside(kind: ColumnType | None, table: Table) -> Outside:
+    outside = table.values.get("outside", "null")
+    if outside not in ("null", "clamp"):
+        hint = "Records are no longer left out: a value outside is read as NULL."
+        table.refuse("outside", '"null" or "clamp"', hint=hint if outside == "drop" else "")
+    elif outside == "clamp" and kind is not None and kind not in ORDERED:
+        table.refuse("outside", f'"null", because a column of type {kind} has no order')
+    return "clamp" if outside == "clamp" else "null"
+
+
+def _values(table: Table) -> tuple[str, ...] | tuple[int, ...]:
+    given = table.values.get("values")
+    if not isinstance(given, list) or not given:
+        table.refuse("values", "a list of at least one value, all text or all integers")
+        return ()
+    sound = True
+    for place, value in enumerate(given, start=1):
+        if not isinstance(value, str) and _integer(value) is None:
+            sound = False
+            allowed = "text, or an integer of 64 bits"
+            message = f"has {show(value)} as value {place}; allowed: {allowed}"
+            table.report("values", message, code="bad-value")
+    if not sound:
+        return ()
+    if len({type(value) for value in given}) > 1:
+        message = "mixes text and integers; allowed: all text or all integers"
+        table.report("values", message, code="mixed-values")
+    for value, times in Counter(given).items():
+        if times > 1:
+            message = f"has {show(value)} {times} times; allowed: each value once"
+            table.report("values", message, code="duplicate-value")
+    return tuple(given)
+
+
+def _bounds(
+    table: Table, read: Callable[[object], Bound | None], allowed: str
+) -> tuple[Bound | None, Bound | None]:
+    """Return the bounds of an ordered column; None where a mistake was reported."""
+    low, high = read(table.values.get("min")), read(table.values.get("max"))
+    if low is None:
+        table.refuse("min", allowed)
+    if high is None:
+        table.refuse("max", allowed)
+    if low is not None and high is not None and low > high:
+        message = f"is {show(low)}, above max, which is {show(high)}; allowed: at most max"
+        table.report("min", message, code="empty-range")
+    return low, high
+
+
+def _integer_bounds(table: Table) -> tuple[int | None, int | None]:
+    """Return the bounds of an integer column, whose size (unlike a date's) needs a limit."""
+    low, high = _bounds(table, _integer, "an integer of 64 bits")
+    if low is not None and high is not None and high - low >= LARGEST_COLUMN:
+        table.report(
+            "max",
+            f"is {high}, which makes {high - low + 1} values from min on; "
+            f"allowed: at most {LARGEST_COLUMN} values in an integer column",
+            code="too-many-values",
+            hint='Declare it as type = "real", which keeps only the constants that queries name.',
+        )
+    return low, high
+
+
+def _integer(value: object) -> int | None:
+    """Return ``value`` if it is an integer that DuckDB's BIGINT holds."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if -(2**63) <= value < 2**63 else None
+
+
+def _date(value: object) -> date | None:
+    """Return ``value`` if it is a day, as TOML or ISO 8601 text writes one."""
+    if isinstance(value, str):
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, date) and not isinstance(value, datetime) else None
+
+
+def _real(value: object) -> float | None:
+    """Return ``value`` as a finite number that DuckDB's DOUBLE holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # An integer beyond the largest DOUBLE.
+        return None

@@ -1,0 +1,128 @@
+"""What a mechanism is: a rule that selects one strategy for everyone, without data.
+
+A mechanism sees workloads and shares, never records.  What it selects also says which blocks each
+analyst reconstructs from; that is what lets all mechanisms go through a single measurement.
+
+Each mechanism declares itself: its name, its rule in words, what it promises, whether the order of
+analysts matters, its options (the fields of the class) and what it selects strategies for.
+`registered` puts it into `MECHANISMS`, and everything else reads them from there.
+
+[PWFM21] Pujol, Wu, Fain, Machanavajjhala, "Budget Sharing for Multi-Analyst Differential
+Privacy", PVLDB 14(10), 2021, doi:10.14778/3467861.3467870.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+from sqlmadp.errors import ProgrammingError
+from sqlmadp.mechanism.collective import Collective, Joint, Workload
+from sqlmadp.table.partition import Floats
+
+BOTH = "guaranteed: sharing incentive, non-interference"
+NEITHER = "guaranteed: nothing; the ratios are those of this plan"
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Return a context in which BLAS has one thread: several contend for small matrices."""
+    limit: AbstractContextManager[object] = _blas().limit(limits=1)
+    return limit
+
+
+_registered: dict[str, type[Mechanism]] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(ABC):
+    """A rule that selects a strategy for a collective; its fields are its options."""
+
+    name: ClassVar[str]
+    """What plans and the command line call it."""
+    rule: ClassVar[str] = (
+        "the measurements are chosen for everybody together, from statements and shares alone"
+    )
+    """How it chooses what to measure, in one sentence that follows 'Under its name,'."""
+    promise: ClassVar[str]
+    """What it promises whoever takes part, in words."""
+    ordered: ClassVar[bool] = False
+    """Whether the order in which analysts are listed matters."""
+    separate: ClassVar[bool] = False
+    """Whether everybody reads nothing but the rows of their own strategy."""
+
+    def select(self, collective: Collective) -> Joint:
+        """Return one strategy for everyone, with errors recomputed from its integers.
+
+        Unless the mechanism is ordered, the order of analysts does not matter, bit for bit.
+        """
+        with one_thread():
+            if self.ordered:
+                return self._choose(collective)
+            order = collective.arrangement
+            places = sorted(range(len(order)), key=order.__getitem__)
+            return self._choose(collective.arranged).rearranged(places)
+
+    @abstractmethod
+    def _choose(self, collective: Collective) -> Joint:
+        """Return one strategy for analysts in their own order."""
+
+    def searches(self, collective: Collective) -> list[Workload]:
+        """Return the workloads that strategies are selected for, known before any is."""
+        return list(collective.workloads)
+
+    def settled(self, collective: Collective) -> Mechanism:
+        """Return the rule that this collective, and any fewer of them, have agreed on."""
+        return self
+
+    def interference(self, collective: Collective) -> Floats | None:
+        """Return ``[i, j]``: by what ratio i's joining changes j's error; None if not at once."""
+        return None
+
+    def joins(self, collective: Collective) -> list[Joint]:
+        """Return what is measured after each analyst joined; nothing if all come at once."""
+        return []
+
+    @classmethod
+    def options(cls) -> dict[str, Any]:
+        """Return the options with their defaults."""
+        return {each.name: each.default for each in fields(cls) if not each.name.startswith("_")}
+
+
+MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(_registered)
+"""The mechanisms by name, in the order in which they declared themselves."""
+
+Declared = TypeVar("Declared", bound=type[Mechanism])
+
+
+def registered(mechanism: Declared) -> Declared:
+    """Return a mechanism's class after putting it into `MECHANISMS`."""
+    _registered[mechanism.name] = mechanism
+    return mechanism
+
+
+def unregistered(name: str) -> None:
+    """Take a mechanism out of `MECHANISMS` again."""
+    del _registered[name]
+
+
+def mechanism(name: str, **options: Any) -> Mechanism:
+    """Return a mechanism by name, with options; ProgrammingError if there is none such."""
+    if name not in MECHANISMS:
+        raise ProgrammingError(f"unknown mechanism {name!r}; known: {', '.join(MECHANISMS)}")
+    known = MECHANISMS[name].options()
+    if unknown := [option for option in options if option not in known]:
+        have = f"its options are {', '.join(known)}" if known else "it has no options"
+        raise ProgrammingError(f"mechanism {name!r} has no option {unknown[0]!r}; {have}")
+    return MECHANISMS[name](**options)

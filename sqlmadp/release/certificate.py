@@ -1,0 +1,446 @@
+"""The certificate: what a release gives each analyst, beside what each would have had alone.
+
+For every analyst: the share, the expected error alone with that share, the expected error in
+the collective, their ratio (at most 1: the sharing incentive), by whom that error changed through
+joining (at most 1: non-interference), and the accuracy of every statement.  It is worked out from
+questions, shares and the strategy that was, or would be, measured: it is public and reads no data.
+
+Interference compares with the mechanism rerun from scratch without an analyst; where a mechanism
+settles on a rule by looking at everyone, *within the agreement* those who are left keep to it.
+
+Where analysts join one after the other, in the order of the plan or after a release, the
+certificate lists each join with everybody's error after it.  Who joins late can be held responsible
+for nothing but what changed then, so interference is stated of later analysts on earlier ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from sqlmadp.answer.result import number
+from sqlmadp.answer.table import TextTable
+from sqlmadp.mechanism import MECHANISMS
+from sqlmadp.mechanism.bounds import Bounds, bounds
+from sqlmadp.mechanism.collective import Joint
+from sqlmadp.mechanism.fairness import Outcome, unit
+from sqlmadp.mechanism.waterfilling import ratio
+from sqlmadp.release.accuracy import Accuracy, accuracies, unit_noise
+from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.history import Stage
+from sqlmadp.solve.products import solution_of
+from sqlmadp.table.partition import Floats
+from sqlmadp.table.rows import Rows
+
+LATE = (
+    "guaranteed: nobody worse off because of somebody who joined after them, and nobody who "
+    "joined late worse off than alone"
+)
+"""What is promised, whatever the mechanism of the first release, once analysts joined late."""
+
+TINY = 1e-9
+"""How far above 1 a ratio may be by the last digits of floating-point numbers alone."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One analyst's part of a certificate."""
+
+    share: Fraction
+    alone: float
+    """The error with their own share and nobody else."""
+    now: float
+    """The error in the collective."""
+    interference: Mapping[str, float]
+    """By whom: the ratio of ``now`` to the error without that analyst; above 1 is a violation."""
+    within_agreement: Mapping[str, float]
+    """The same where those who are left keep to what everyone agreed on."""
+    statements: tuple[Accuracy, ...] = ()
+
+    @property
+    def ratio(self) -> float:
+        """``now / alone``; above 1 the sharing incentive is violated."""
+        return ratio(self.now, self.alone)
+
+
+@dataclass(frozen=True)
+class Join:
+    """Analysts who came at one time, and what everybody who was in had from then on."""
+
+    analysts: tuple[str, ...]
+    epsilon: Fraction
+    """What they brought."""
+    errors: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A statement that the plan has and the release left out."""
+
+    analyst: str
+    query: str
+    """Empty for what concerns no single statement of the analyst."""
+    code: str
+    """Why it was refused, as ``check --json`` says it."""
+
+    def __str__(self) -> str:
+        what = f"{self.analyst}.{self.query}" if self.query else self.analyst
+        return f"{what} ({self.code})"
+
+
+@dataclass(frozen=True, repr=False)
+class Certificate:
+    """What a mechanism gives each analyst of a plan."""
+
+    mechanism: str
+    epsilon: Fraction
+    analysts: Mapping[str, Standing]
+    total: float
+    """Everybody's error together, also where only one analyst's part is shown."""
+    bounds: Bounds
+    promise: str
+    """What is guaranteed, whatever the plan."""
+    relative: bool = True
+    """Whether errors are relative to asking one by one with the own share; squares otherwise."""
+    joins: tuple[Join, ...] = ()
+    """In the order of joining; none where everybody came at once."""
+    protects: str = "adding or removing one record"
+    """What epsilon is promised against, as the schema declares units and neighbours."""
+    error_meaning: str = ""
+    """What the errors that are stated with answers cover, and what they do not."""
+    skipped: tuple[Skipped, ...] = ()
+    """What was refused and left out; nobody is charged for it."""
+
+    def only(self, analyst: str) -> Certificate:
+        """Return the part of the certificate that concerns one analyst."""
+        joins = tuple(
+            replace(join, errors={analyst: join.errors[analyst]})
+            for join in self.joins
+            if analyst in join.errors
+        )
+        skipped = tuple(each for each in self.skipped if each.analyst == analyst)
+        part = {analyst: self.analysts[analyst]}
+        return replace(self, analysts=part, joins=joins, skipped=skipped)
+
+    def __repr__(self) -> str:
+        return "\n".join(p if isinstance(p, str) else p.text() for p in self.parts())
+
+    def parts(self) -> list[str | TextTable]:
+        """Return the certificate for people: sentences and tables in order."""
+        title = f"{self.mechanism}, epsilon {self.epsilon} against {self.protects}"
+        what = (
+            "expected error per analyst, 1 if every statement were asked one by one"
+            if self.relative
+            else "total expected squared error per analyst"
+        )
+        parts: list[str | TextTable] = [f"{title}; {what}", self._table()]
+        if len(self.analysts) > 1:
+            title = "interference (above 1, the row's analyst harms the column's)"
+            parts += [title, self._matrix()]
+        if self.joins:
+            parts += ["errors after each join", self._joins()]
+        if self.skipped:
+            listed = ", ".join(map(str, self.skipped))
+            parts.append(f"refused and left out, charged to nobody: {listed}")
+        meaning = [self.error_meaning] if self.error_meaning else []
+        return [*parts, *self.one_by_one, self._beside(), self.promise, *meaning]
+
+    @property
+    def sharing_ratio(self) -> float:
+        """The largest ratio of an error to that alone."""
+        return max(each.ratio for each in self.analysts.values())
+
+    @property
+    def worst_interference(self) -> float:
+        """The largest interference of one analyst with another; 1 if there is none."""
+        found = (v for each in self.analysts.values() for v in each.interference.values())
+        return max(found, default=1.0)
+
+    @property
+    def worst_within_agreement(self) -> float:
+        """The largest interference within the agreement."""
+        found = (v for each in self.analysts.values() for v in each.within_agreement.values())
+        return max(found, default=1.0)
+
+    @property
+    def verdict(self) -> str:
+        """The one sentence that matters."""
+        worse = [name for name, each in self.analysts.items() if each.ratio > 1 + TINY]
+        text = (
+            f"worse off than alone with their own share: {', '.join(worse)}"
+            if worse
+            else "nobody is worse off than alone with their own share"
+        )
+        above, _ = self.bounds.beside(self.total)
+        if above is not None:
+            text += f"; the expected error of the whole is {above:.2f} times the least that was "
+            text += "found without any guarantee"
+        return text
+
+    @property
+    def one_by_one(self) -> list[str]:
+        """Compare with asking statement by statement, if that is what errors are relative to."""
+        factors = [s.factor for each in self.analysts.values() for s in each.statements if s.factor]
+        if not factors:
+            return []
+        worse = sum(factor > 1 + TINY for factor in factors)
+        gain = math.exp(-0.5 * math.fsum(map(math.log, factors)) / len(factors))
+        if worse:
+            return [
+                f"{worse} of {len(factors)} answers are less accurate than alone, one by one; on "
+                f"average they are {gain:.1f} times as accurate"
+            ]
+        return [
+            "each answer is at least as accurate as alone, one by one; on average "
+            f"{gain:.1f} times as accurate"
+        ]
+
+    def _beside(self) -> str:
+        """Say how far the total error is from Utilitarian's and from the lower bound."""
+        utilitarian, gap = self.bounds.beside(self.total)
+        text = f"total error {number(self.total)}"
+        if utilitarian is not None:
+            text += f", {utilitarian:.3f} times utilitarian's ({_figure(self.bounds.utilitarian)})"
+        if gap is not None:
+            text += f", {gap:.2f} times the lower bound ({_figure(self.bounds.lowest)})"
+        return text
+
+    def _matrix(self) -> TextTable:
+        """Return who changed whose error through joining: one row per analyst who joins."""
+        names = list(self.analysts)
+        headers = [("joining", False), *((name, True) for name in names)]
+        rows = [
+            [
+                joining,
+                *(
+                    f"{self.analysts[name].interference[joining]:.3f}"
+                    if joining in self.analysts[name].interference
+                    else ""
+                    for name in names
+                ),
+            ]
+            for joining in names
+        ]
+        return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
+
+    def _joins(self) -> TextTable:
+        """Return everybody's error after each join."""
+        names = list(self.analysts)
+        summed = len(names) > 1 and not self.relative  # Relative errors are weighted by shares.
+        titles = ["epsilon", *names, *(["total"] if summed else [])]
+        headers = [("joining", False), *((title, True) for title in titles)]
+        rows = []
+        for join in self.joins:
+            errors = [number(join.errors[name]) if name in join.errors else "" for name in names]
+            total = [number(sum(join.errors.values()))] if summed else []
+            rows.append([", ".join(join.analysts), str(join.epsilon), *errors, *total])
+        return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
+
+    def _repr_html_(self) -> str:
+        """Return the table that notebooks show."""
+        return self._table().html()
+
+    def _table(self) -> TextTable:
+        interference = ("largest interference", "within the agreement")
+        titles = ("share", "alone", "now", "now / alone", *interference)
+        headers = [("analyst", False), *((title, True) for title in titles)]
+        rows = [
+            [
+                name,
+                str(standing.share),
+                number(standing.alone),
+                number(standing.now),
+                f"{standing.ratio:.3f}",
+                f"{max(standing.interference.values(), default=1.0):.3f}",
+                f"{max(standing.within_agreement.values(), default=1.0):.3f}",
+            ]
+            for name, standing in self.analysts.items()
+        ]
+        return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else number(value)
+
+
+def certify(
+    asked: Asked,
+    name: str | None = None,
+    measured: Measured | None = None,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Certificate:
+    """Return the certificate of a mechanism, the plan's own if none is named.
+
+    ``measured``: what was measured, perhaps selected on another machine; what would be, otherwise.
+    """
+    name = name or asked.plan.mechanism
+    with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
+        given = asked.outcome(name, progress)
+        if measured is not None:
+            given = _as_measured(given, *measured)
+        compared = bounds(asked.collective, asked.epsilon_per_record)
+        names = [analyst.name for analyst in asked.plan.analysts]
+        rerun, kept = given.interference, given.interference_within_agreement
+        blocks = unit_noise(given.strategy, asked.epsilon_per_record)
+        statements = accuracies(asked, blocks, given.strategy.reads)
+        standings = {
+            analyst.name: Standing(
+                analyst.share,
+                given.alone[j],
+                given.errors[j],
+                {n: float(rerun[i, j]) for i, n in enumerate(names) if i != j},
+                {n: float(kept[i, j]) for i, n in enumerate(names) if i != j},
+                statements[j],
+            )
+            for j, analyst in enumerate(asked.plan.analysts)
+        }
+        found = _certificate(asked, standings, given.total_error, compared, name)
+        return replace(found, joins=_joins(asked, given, name))
+
+
+Measured = tuple[Sequence[Rows], int, Sequence[tuple[int, ...]]]
+"""Blocks, what their columns sum to, and the numbers of the blocks that each analyst reads."""
+
+
+def _certificate(
+    asked: Asked,
+    standings: Mapping[str, Standing],
+    total: float,
+    compared: Bounds,
+    name: str,
+) -> Certificate:
+    if compared.utilitarian is not None:  # What is certified was found, too.
+        compared = replace(compared, utilitarian=min(compared.utilitarian, total))
+    return Certificate(
+        name,
+        asked.plan.epsilon,
+        standings,
+        total,
+        compared,
+        MECHANISMS[name].promise,
+        relative=asked.plan.measure == "relative",
+        protects=asked.domain.protection,
+        error_meaning=asked.domain.error_meaning,
+    )
+
+
+def _as_measured(
+    given: Outcome, blocks: Sequence[Rows], total: int, reads: Sequence[tuple[int, ...]]
+) -> Outcome:
+    """Return an outcome with what was measured in place of what would be selected now."""
+    chosen = given.strategy
+    same = [b.fingerprint for b in blocks] == [b.fingerprint for b in chosen.blocks]
+    if same and tuple(reads) == chosen.reads:
+        return given
+    collective = given.collective
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for place, numbers in enumerate(reads):
+        groups.setdefault(numbers, []).append(place)
+    errors = np.zeros(len(collective))
+    for numbers, places in groups.items():
+        solution = solution_of([blocks[number] for number in numbers])
+        errors[places] = solution.errors([collective.workloads[place] for place in places])
+    errors *= float(total / collective.whole) ** 2
+    other = replace(given)
+    # Whoever is left out, the others' errors without them are the same.
+    change = [ratio(now, then) for now, then in zip(errors, chosen.errors, strict=True)]
+    vars(other)["strategy"] = Joint(tuple(blocks), total, tuple(reads), errors)
+    for kind in ("interference", "interference_within_agreement"):
+        matrix = getattr(given, kind) * change
+        np.fill_diagonal(matrix, 1.0)
+        vars(other)[kind] = matrix
+    return other
+
+
+def _joins(asked: Asked, given: Outcome, name: str) -> tuple[Join, ...]:
+    """Return each join under a mechanism in which analysts join one after the other."""
+    analysts = asked.plan.analysts
+    units, scale = _units(asked), unit(asked.collective, asked.epsilon_per_record)
+    found = []
+    for place, joint in enumerate(given.mechanism.joins(asked.collective)):
+        names = [analyst.name for analyst in analysts[: place + 1]]
+        errors = joint.errors if place + 1 < len(analysts) else given.strategy.errors
+        scaled = scale * units[: place + 1] * errors
+        brought = asked.plan.epsilon * analysts[place].share
+        found.append(Join((names[-1],), brought, dict(zip(names, scaled.tolist(), strict=True))))
+    return tuple(found)
+
+
+def _units(asked: Asked) -> Floats:
+    own = asked.collective.units
+    return np.ones(len(asked.plan.analysts)) if own is None else own
+
+
+def certify_late(
+    asked: Asked, stages: Sequence[Stage], reads: Sequence[Sequence[int]]
+) -> Certificate:
+    """Return the certificate of several measurements, each but the first of newcomers.
+
+    ``reads`` numbers, for each analyst, the blocks of all measurements that they read.
+    """
+    plan = asked.plan
+    with threadpool_limits(limits=1):
+        joins = _late_joins(asked, stages, reads)
+        alone = asked.outcome().alone
+        compared = bounds(asked.collective, asked.epsilon_per_record)
+        rows = [block for stage in stages for block in stage.rows]
+        statements = accuracies(asked, rows, [tuple(own) for own in reads])
+    now = joins[-1].errors
+    standings = {}
+    for place, analyst in enumerate(plan.analysts):
+        changed = _changed_by(analyst.name, joins)
+        standings[analyst.name] = Standing(
+            analyst.share, alone[place], now[analyst.name], changed, changed, statements[place]
+        )
+    weights = asked.collective.importance / _units(asked)
+    total = math.fsum(float(w) * now[a.name] for w, a in zip(weights, plan.analysts, strict=True))
+    found = _certificate(asked, standings, total, compared, plan.mechanism)
+    kept = MECHANISMS[plan.mechanism]
+    promise = found.promise if kept.ordered or kept.separate else LATE
+    return replace(found, joins=tuple(joins), promise=promise)
+
+
+def _late_joins(
+    asked: Asked, stages: Sequence[Stage], reads: Sequence[Sequence[int]]
+) -> list[Join]:
+    """Return who came with each measurement, and everybody's error from then on."""
+    names = [analyst.name for analyst in asked.plan.analysts]
+    brought = [float(asked.epsilon_per_record * analyst.share) for analyst in asked.plan.analysts]
+    relative = asked.plan.measure == "relative"
+    joins: list[Join] = []
+    rows: list[Rows] = []
+    for stage in stages:
+        rows += stage.rows
+        errors: dict[str, float] = {}
+        solutions: dict[tuple[int, ...], list[int]] = {}
+        for place, name in enumerate(names):
+            if name in stage.members:
+                numbers = tuple(number for number in reads[place] if number < len(rows))
+                solutions.setdefault(numbers, []).append(place)
+        for numbers, places in solutions.items():
+            solution = solution_of([rows[number] for number in numbers])
+            found = solution.errors([asked.collective.workloads[place] for place in places])
+            for place, error in zip(places, found, strict=True):
+                # Variances, or variances relative to those of the own share alone.
+                own = brought[place] ** 2 / 2 if relative else 1.0
+                errors[names[place]] = float(error) * own
+        errors = {name: errors[name] for name in names if name in errors}
+        came = tuple(name for name in errors if not joins or name not in joins[-1].errors)
+        joins.append(Join(came, stage.epsilon, errors))
+    return joins
+
+
+def _changed_by(name: str, joins: Sequence[Join]) -> dict[str, float]:
+    """Return by whom an error changed: everybody who came later."""
+    changes: dict[str, float] = {}
+    for before, join in itertools.pairwise(joins):
+        if name in before.errors:
+            change = ratio(join.errors[name], before.errors[name])
+            changes |= dict.fromkeys(join.analysts, change)
+    return changes

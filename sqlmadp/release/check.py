@@ -1,0 +1,96 @@
+"""Check a plan and all that it names, without reading a record or spending anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sqlmadp.errors import InputError, Problem, SourceError
+from sqlmadp.files.drafts import catalogue_notes
+from sqlmadp.files.plan import Plan
+from sqlmadp.files.schema import read_schema
+from sqlmadp.private import Ledger
+from sqlmadp.private.engines import open_engine
+from sqlmadp.private.engines.catalogue import catalogue_problems
+from sqlmadp.private.engines.identity import Identity
+from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.history import find_base
+from sqlmadp.release.trial import prepare, without_failing
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found out about a plan."""
+
+    asked: Asked | None
+    """The bound plan, if it could be bound."""
+    problems: tuple[Problem, ...]
+    notes: tuple[Problem, ...] = ()
+    """What is accepted and yet is most likely a slip."""
+
+
+def check_plan(
+    path: Path,
+    *,
+    deep: bool = False,
+    skip_refused: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Checked:
+    """Bind a plan and compare its schema with the table's catalogue.
+
+    ``deep`` also selects what would be measured and makes all that a release makes from made-up
+    measurements, as a release does before it charges anything.
+    """
+    try:
+        plan = Plan.open(path)
+        plan = replace(plan, skip_refused=plan.skip_refused or skip_refused)
+        read_schema(plan.schema_path)
+    except InputError as error:
+        return Checked(None, error.problems)
+    found, notes = compare_with_catalogue(plan)
+    try:
+        asked = Asked.bind_sound(plan)
+        if deep:
+            asked = _tried(asked, progress)
+        elif asked.refused and not (plan.skip_refused and asked.plan.analysts):
+            raise asked.refusal()
+    except InputError as error:
+        return Checked(None, (*found, *error.problems), notes)
+    except SourceError as error:  # A public table is to be read from the source.
+        problem = Problem(file=str(plan.path), code="source", message=str(error))
+        return Checked(None, (*found, problem), notes)
+    return Checked(asked, found, (*notes, *asked.notes))
+
+
+def _tried(asked: Asked, progress: Callable[[str], None]) -> Asked:
+    """Try all that a release would do before it reads a record; raise all that is refused."""
+    plan = asked.plan
+    asked = without_failing(asked)
+    if not plan.ledger_path.exists() and plan.head is None:
+        return prepare(asked, lambda _: None, progress).asked
+    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
+        return prepare(asked, lambda asked: find_base(asked, ledger), progress).asked
+
+
+def compare_with_catalogue(plan: Plan) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
+    """Return the problems and the notes of the schema beside the table's catalogue."""
+    domain = read_schema(plan.schema_path)
+    try:
+        engine = open_engine(plan.table, table=domain.table)
+    except SourceError as error:
+        return (Problem(file=str(plan.path), code="source", message=str(error)),), ()
+    try:
+        return catalogue_problems(engine, domain), catalogue_notes(engine, domain)
+    finally:
+        engine.close()
+
+
+def source_identity(plan: Plan) -> Identity:
+    """Return the identity of the plan's table, the same for every spelling of its location."""
+    domain = read_schema(plan.schema_path)
+    engine = open_engine(plan.table, table=domain.table)
+    try:
+        return engine.identity
+    finally:
+        engine.close()

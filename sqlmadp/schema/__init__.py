@@ -1,1 +1,0 @@
-"""What values may exist: the declared, public domain."""

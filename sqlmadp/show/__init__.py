@@ -1,0 +1,1 @@
+"""What people and programs read: text, JSON, progress and the report."""

@@ -1,0 +1,263 @@
+"""Content: everything that a report shows, as plain values its reader may see.
+
+The page is made of this and of nothing else.  A report for one analyst has that analyst's own
+statements, rows and errors, and the number of the other analysts.  Nothing here reads a record: a
+preview comes from planning, and rows come from the stored measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from sqlmadp.answer.result import Result
+from sqlmadp.errors import NotSupportedError, ProgrammingError
+from sqlmadp.files.plan import Plan
+from sqlmadp.private import Ledger
+from sqlmadp.release.accuracy import Accuracy
+from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.certificate import Certificate
+from sqlmadp.release.history import Base
+from sqlmadp.release.preview import base_of, preview
+from sqlmadp.release.release import Progress, Results, added, asked_and_released, select
+from sqlmadp.show.report.measured import Measured, measured
+from sqlmadp.table.rows import Rows
+
+OTHERS = "others"
+"""Whom a report for one analyst names in place of anybody else."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of an analyst, with its rows once they are released."""
+
+    analyst: str
+    sql: str
+    expected: Accuracy
+    result: Result | None = None
+    failure: str = ""
+    """Why there are no rows though there is a release."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One charge of the ledger."""
+
+    time: str
+    epsilon: Fraction
+    analysts: tuple[str, ...]
+    """Empty where the reader may not know."""
+    this: bool
+    """Whether it paid for the release that the report is about."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything that a report shows."""
+
+    plan: str
+    """The name of the plan's file."""
+    schema: str
+    """The name of the schema's file."""
+    schema_id: str
+    """The hash of the table and its declared columns."""
+    release_id: str
+    """The hash of everything that is asked."""
+    table: str
+    reader: str | None
+    """The analyst whom the report is for; None for the curator."""
+    mechanism: str
+    epsilon: Fraction
+    charge: Fraction
+    """What the release would be charged: epsilon, or the newcomers' part if analysts join."""
+    budget: Fraction
+    charges: tuple[Charge, ...]
+    head: str | None
+    """The last hash of the ledger's chain, once there is one."""
+    made: bool
+    """Whether there are rows."""
+    protection: str
+    """What one of two neighbouring tables has and the other has not."""
+    left_out: tuple[str, ...]
+    """Which records are not counted, in words."""
+    undeclared: tuple[str, ...]
+    """Columns in which an undeclared value is read as NULL."""
+    units: bool
+    """Whether a person with several records is protected, as the schema's unit."""
+    cells: int
+    analysts: int
+    statements: tuple[Statement, ...]
+    certificates: Mapping[str, Certificate]
+    """By mechanism, the plan's own and those to compare it with: what the reader may see of it."""
+    unsupported: Mapping[str, str]
+    """Mechanisms that cannot serve this plan, and why."""
+    measured: tuple[Measured, ...] = ()
+
+    @property
+    def certificate(self) -> Certificate:
+        """What the plan's own mechanism gives."""
+        return self.certificates[self.mechanism]
+
+    @property
+    def spent(self) -> Fraction:
+        """What the ledger has spent in all."""
+        return sum((charge.epsilon for charge in self.charges), Fraction(0))
+
+    @property
+    def left(self) -> Fraction:
+        """What the ledger has left."""
+        return self.budget - self.spent
+
+    @property
+    def released(self) -> Charge | None:
+        """The charge of this release, once it is made."""
+        return next((charge for charge in self.charges if charge.this), None)
+
+
+def gather(
+    plan: Plan,
+    analyst: str | None = None,
+    progress: Progress = lambda _: None,
+    mechanisms: Sequence[str] = (),
+) -> Content:
+    """Return what a report shows to its reader: the curator, or one analyst.
+
+    The plan's mechanism is compared with the ones named.
+    """
+    progress("binding statements")
+    asked, done = asked_and_released(plan)
+    if analyst is not None and asked.analyst(analyst) is None:
+        names = ", ".join(each.name for each in asked.plan.analysts)
+        raise ProgrammingError(f"no analyst {analyst!r} in this plan; there are {names}")
+    base = None if done is not None else base_of(asked)
+    certificates: dict[str, Certificate] = {}
+    unsupported: dict[str, str] = {}
+    for name in dict.fromkeys([plan.mechanism, *mechanisms]):
+        progress(f"mechanism {name}")
+        if done is not None and name == plan.mechanism:
+            certificates[name] = done.certificate
+            continue
+        try:
+            certificates[name] = preview(asked, base, name, progress)
+        except NotSupportedError as error:
+            if name == plan.mechanism:
+                raise
+            unsupported[name] = str(error)
+    progress("answering")
+    known = done.measurements if done is not None else base.measurements if base else ()
+    blocks = [(each.epsilon, each.blocks) for each in known]
+    if done is None:
+        blocks.append(_planned(asked, base))
+    return assemble(
+        asked,
+        certificates,
+        reader=analyst,
+        results=None if done is None else done.results(),
+        base=base,
+        unsupported=unsupported,
+        blocks=blocks,
+    )
+
+
+def assemble(
+    asked: Asked,
+    certificates: Mapping[str, Certificate],
+    *,
+    reader: str | None = None,
+    results: Results | None = None,
+    base: Base | None = None,
+    unsupported: Mapping[str, str] | None = None,
+    blocks: Sequence[tuple[Fraction, Sequence[Rows]]] = (),
+) -> Content:
+    """Return what a report shows, from certificates, expected errors and, once made, results.
+
+    ``certificates`` has the plan's mechanism, and others to compare it with.  ``blocks``: what is
+    measured, with the epsilon of each measurement.
+    """
+    plan, domain = asked.plan, asked.domain
+    charges, head = _ledger(asked, reader)
+    return Content(
+        plan=plan.path.name,
+        schema=plan.schema_path.name,
+        schema_id=asked.schema_id,
+        release_id=asked.release_id,
+        table=domain.table,
+        reader=reader,
+        mechanism=plan.mechanism,
+        epsilon=plan.epsilon,
+        charge=plan.epsilon if base is None else base.epsilon(plan),
+        budget=plan.budget,
+        charges=charges,
+        head=head,
+        made=results is not None,
+        protection=domain.protection,
+        left_out=domain.left_out,
+        undeclared=tuple(column.name for column in domain.columns if not column.complete),
+        units=domain.unit is not None,
+        cells=domain.cells,
+        analysts=len(plan.analysts),
+        statements=tuple(_statements(asked, certificates[plan.mechanism], results, reader)),
+        certificates={name: _seen_by(reader, each) for name, each in certificates.items()},
+        unsupported=unsupported or {},
+        measured=measured(asked, blocks, reader),
+    )
+
+
+def _planned(asked: Asked, base: Base | None) -> tuple[Fraction, tuple[Rows, ...]]:
+    """Return what would be measured next, and the epsilon that it would be charged."""
+    if base is None:
+        return asked.plan.epsilon, select(asked).measured
+    return base.epsilon(asked.plan), added(asked, base).measured
+
+
+def _statements(
+    asked: Asked, certificate: Certificate, results: Results | None, reader: str | None
+) -> Iterator[Statement]:
+    """Yield every statement that the reader may see, analyst by analyst."""
+    for analyst, queries in zip(asked.plan.analysts, asked.queries, strict=True):
+        if reader not in (None, analyst.name):
+            continue
+        accuracy = certificate.analysts[analyst.name].statements
+        for query, expected in zip(queries, accuracy, strict=True):
+            result, failure = None, ""
+            if results is not None:
+                result = results[analyst.name].get(query.name)
+                failure = str(results.failed.get((analyst.name, query.name), ""))
+            yield Statement(analyst.name, query.statement.text, expected, result, failure)
+
+
+def _seen_by(reader: str | None, certificate: Certificate) -> Certificate:
+    """Return what an analyst may see of a certificate: nobody else's name or figures."""
+    if reader is None:
+        return certificate
+    own = certificate.only(reader)
+    standing = own.analysts[reader]
+    hidden = replace(
+        standing,
+        interference=_worst(standing.interference),
+        within_agreement=_worst(standing.within_agreement),
+    )
+    return replace(own, analysts={reader: hidden}, joins=())
+
+
+def _worst(interference: Mapping[str, float]) -> dict[str, float]:
+    return {OTHERS: max(interference.values())} if interference else {}
+
+
+def _ledger(asked: Asked, reader: str | None) -> tuple[tuple[Charge, ...], str | None]:
+    """Return the charges of the plan's ledger, and its head; nothing if there is none yet."""
+    plan = asked.plan
+    if not plan.ledger_path.exists() and plan.head is None:
+        return (), None
+    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
+        charges = tuple(
+            Charge(
+                time=each.time,
+                epsilon=each.epsilon,
+                analysts=each.analysts if reader is None else (),
+                this=each.release == asked.release_id,
+            )
+            for each in ledger.charges
+        )
+        return charges, ledger.head

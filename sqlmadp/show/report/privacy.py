@@ -1,0 +1,174 @@
+"""Privacy: what was not counted, what a release costs, what is promised, and what is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+from sqlmadp.show.report.charts import budget_chart
+from sqlmadp.show.report.content import Content
+from sqlmadp.show.report.markup import Markup, element, listed, section, sentence
+from sqlmadp.show.report.tables import Cell, Heading, table
+
+MOST_NAMED = 6
+"""Name the columns that a sentence is about if there are at most this many."""
+
+EPSILON = (
+    "Epsilon measures how much the answers may give away about one person: the smaller, the less."
+)
+EXACT = "that the answers are exact: each carries random noise, whose size is stated with it"
+ONE_RECORD = (
+    "full protection for a person with several records: this release protects one record at a time"
+)
+NOT_PROMISED = (
+    "anything about how long the program runs or how much memory it takes",
+    "that the questions, the declared values and this plan are secret: they are public",
+    "anything, if the curator looked at the table to declare its values, changed the ledger, or "
+    "charged the same people to two ledgers",
+)
+
+
+def not_counted(content: Content) -> Markup:
+    """Return a box that says which records and statements answers do not include."""
+    title = "What was not counted" if content.made else "What will not be counted"
+    points = [sentence(words) for words in content.left_out]
+    if content.undeclared:
+        points.append(_undeclared(content))
+    if content.certificate.skipped:
+        refused = ", ".join(map(str, content.certificate.skipped))
+        points.append(f"Statements that were refused and left out, charged to nobody: {refused}.")
+    if not points:
+        points.append("Nothing: every record is counted.")
+    return element("aside", element("h3", title), listed(points), class_="box")
+
+
+def _undeclared(content: Content) -> str:
+    where = ""
+    if any("promises" in words for words in content.left_out):  # Some columns are complete.
+        where = " in another column"
+    if len(content.undeclared) <= MOST_NAMED:
+        where = f" in {', '.join(map(repr, content.undeclared))}"
+    return (
+        f"A value{where} that the schema does not declare is read as NULL: COUNT(*) counts the "
+        "record, but conditions, groups, sums and averages that use the column do not."
+    )
+
+
+def privacy(content: Content) -> Markup:
+    """Return the cost, the promise with its limits, and how to check them."""
+    cost = "What it cost" if content.released else "What it would cost"
+    parts = [
+        element("h3", cost),
+        element("p", f"{_charged(content)} {EPSILON}"),
+        element(
+            "figure",
+            element("figcaption", f"The budget of {content.budget}"),
+            budget_chart(content),
+            _budget_key(content),
+        ),
+        *([_charges(content)] if content.charges and content.reader is None else []),
+        element("h3", "What is promised to the people in the table"),
+        element("p", _promise(content)),
+        element("h3", "What is not promised"),
+        listed(_not_promised(content)),
+    ]
+    if content.released is not None:
+        parts += [element("h3", "How to check this"), _evidence(content)]
+    return section("privacy", "Privacy", *parts)
+
+
+def _budget_key(content: Content) -> Markup:
+    this = content.released.epsilon if content.released else content.charge
+    before = content.spent - (this if content.released else 0)
+    words = [("spent", "spent before", before), ("this", "this release", this)]
+    left = content.budget - before - this
+    items = [element("span", element("i", class_=k), f"{w} {e}") for k, w, e in words if e]
+    return element("p", *items, element("span", f"left {max(left, Fraction(0))}"), class_="key")
+
+
+def _charged(content: Content) -> str:
+    release = content.released
+    if release is not None:
+        return (
+            f"The release of {moment(release.time)} spent epsilon {release.epsilon}. Of the whole "
+            f"budget of {content.budget}, {content.spent} is spent and {content.left} is left; "
+            "once the budget is used up, nothing more can be released about this table."
+        )
+    if content.charge > content.left:
+        return (
+            f"The release would spend epsilon {content.charge}, but only {content.left} of the "
+            f"budget of {content.budget} is left, so it will be refused."
+        )
+    return (
+        f"The release would spend epsilon {content.charge}. Of the whole budget of "
+        f"{content.budget}, {content.spent} is spent so far, and {content.left - content.charge} "
+        "would be left. Nothing has been spent for this preview, and no record was read."
+    )
+
+
+def _charges(content: Content) -> Markup:
+    headings = [
+        Heading("time"),
+        Heading("epsilon", right=True),
+        Heading("analysts"),
+        Heading("release"),
+    ]
+    rows = []
+    for charge in content.charges:
+        names = ", ".join(charge.analysts)
+        this = "this one" if charge.this else ""
+        rows.append(
+            [
+                Cell(charge.time, moment(charge.time)),
+                Cell(charge.epsilon, str(charge.epsilon)),
+                Cell(names, names),
+                Cell(this, this),
+            ]
+        )
+    return table("Charges to the budget", headings, rows, file="charges")
+
+
+def _promise(content: Content) -> str:
+    return (
+        "Noise is added to everything that is measured, so that whatever can be learnt from the "
+        "answers could have been learnt almost as well without any one person's data. Exactly: "
+        f"{content.protection} changes the probability of any outcome by at most the factor "
+        f"{_factor(content.epsilon)} (that is e to the power epsilon), for all answers of this "
+        "release together, even if all analysts put theirs side by side; over everything that the "
+        f"budget can ever pay for, by at most {_factor(content.budget)}."
+    )
+
+
+def _not_promised(content: Content) -> Iterator[str]:
+    yield EXACT
+    if content.left_out:
+        yield (
+            f"that all records are counted: {'; '.join(content.left_out)}. So counts can be lower "
+            "than in the table; ± does not include this"
+        )
+    if not content.units:
+        yield ONE_RECORD
+    yield from NOT_PROMISED
+
+
+def _evidence(content: Content) -> Markup:
+    return element(
+        "p",
+        "The release is ",
+        element("code", content.release_id),
+        ", a hash of everything that was asked. The ledger that it is charged to ends with ",
+        element("code", content.head or ""),
+        "; ",
+        element("code", "sqlmadp ledger verify"),
+        " checks the ledger and prints that line again.",
+    )
+
+
+def moment(time: str) -> str:
+    """Return a time of the ledger for people."""
+    return time.replace("T", " ")[:16] + " UTC"
+
+
+def _factor(epsilon: Fraction) -> str:
+    return f"{math.exp(float(epsilon)):.3g}" if epsilon < 700 else "e^" + str(epsilon)

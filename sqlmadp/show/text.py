@@ -1,0 +1,271 @@
+"""Text for people: plain tables on standard output.
+
+Colours appear on a terminal only; rich leaves them out if NO_COLOR is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+from sqlmadp.answer.result import Result, is_number, number, shown
+from sqlmadp.errors import NotSupportedError
+from sqlmadp.private import Ledger
+from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.certificate import TINY, Certificate
+from sqlmadp.release.dry_run import Rehearsal
+from sqlmadp.release.preview import Previews
+from sqlmadp.release.release import Release, Results
+from sqlmadp.show.grid import Grid, Header
+
+WIDEST = 400
+"""Columns of a table that is not shown on a terminal: nothing is cut off in a file."""
+
+
+def console() -> Console:
+    """Return standard output: as wide as the terminal, or as the text if there is none."""
+    plain = Console(highlight=False)
+    return plain if plain.is_terminal else Console(highlight=False, width=WIDEST)
+
+
+def show_checked(asked: Asked) -> None:
+    """Print what was found to be in order."""
+    count = sum(len(own) for own in asked.queries)
+    console().print(
+        f"{asked.plan.path}: {'1 query' if count == 1 else f'{count:,} queries'} of "
+        f"{_analysts(asked)} {'is' if count == 1 else 'are'} in order; "
+        f"{asked.domain.cells:,} cells; no record was read",
+        markup=False,
+    )
+
+
+def _analysts(asked: Asked) -> str:
+    count = len(asked.plan.analysts)
+    return f"{count:,} analyst{'s' * (count != 1)}"
+
+
+def show_previews(previews: Previews) -> None:
+    """Print the plan's own mechanism statement by statement, or several side by side."""
+    screen, asked = console(), previews.asked
+    shown = {name: each for name, each in previews.items() if isinstance(each, Certificate)}
+    screen.print(
+        f"epsilon {asked.plan.epsilon}, {_analysts(asked)}, mechanism "
+        f"{', '.join(previews)}. Nothing is spent and no record is read.",
+        markup=False,
+    )
+    if (base := previews.base) is not None:
+        new, charge = ", ".join(base.newcomers(asked.plan)), base.epsilon(asked.plan)
+        screen.print(
+            f"This adds {new} to the release of {base.time}: what was measured stays, and the "
+            f"charge is epsilon {charge}.",
+            markup=False,
+        )
+    if len(shown) == 1:
+        (found,) = shown.values()
+        show_statements(found)
+        screen.print(f"\n{_sentence(found.verdict)}", markup=False)
+        for line in found.one_by_one:
+            screen.print(_sentence(line), markup=False)
+        screen.print(
+            "More: --compare shows all mechanisms side by side, --json every figure, and "
+            "'sqlmadp report' a page with pictures.",
+        )
+    elif shown:
+        relative = asked.plan.measure == "relative"
+        unit = "1 = asking one by one" if relative else "squared"
+        screen.print(f"\nExpected error ({unit}): alone with their own share -> together")
+        _analysts_table(shown).show(screen)
+        screen.print("\nStandard error (±) of every statement's answers")
+        _queries_table(shown).show(screen)
+        for name, each in shown.items():
+            screen.print(f"{name}: {each.promise}", markup=False)
+    for name, unsupported in previews.items():
+        if isinstance(unsupported, NotSupportedError):
+            screen.print(f"\n{name}: {unsupported}", markup=False)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def show_statements(certificate: Certificate) -> None:
+    """Print one line per statement: its rows, its standard error, and how much it gains."""
+    headers = [Header("analyst"), Header("statement"), Header("rows", right=True)]
+    headers += [Header("±", right=True), Header("times as accurate as one by one", right=True)]
+    table = Grid(headers)
+    for name, standing in certificate.analysts.items():
+        for each in standing.statements:
+            gain = f"{each.factor**-0.5:.2f}" if each.factor else ""
+            table.add(name, each.name, f"{each.rows:,}", number(each.rmse), gain)
+    table.show(console())
+
+
+def show_least_epsilon(least: Mapping[str, Fraction]) -> None:
+    """Print the least epsilon that meets the targets, by mechanism; nothing without targets."""
+    if least:
+        console().print("\nLeast epsilon that meets every target")
+        table = Grid([Header("mechanism"), Header("epsilon", right=True)])
+        for name, epsilon in least.items():
+            table.add(name, f"{float(epsilon):.6g}")
+        table.show(console())
+
+
+def _analysts_table(shown: Mapping[str, Certificate]) -> Grid:
+    mechanisms = (Header(name, right=True) for name in shown)
+    table = Grid([Header("analyst"), Header("share"), *mechanisms], keys=2)
+    every = list(shown.values())
+    for name, first in every[0].analysts.items():
+        own = [each.analysts[name] for each in every]
+        errors = [f"{number(each.alone)} -> {number(each.now)}" for each in own]
+        table.add(name, str(first.share), *errors)
+    table.add("largest sharing ratio", "", *(_ratio(each.sharing_ratio) for each in every))
+    table.add("largest interference", "", *(_ratio(each.worst_interference) for each in every))
+    within = [_ratio(each.worst_within_agreement) for each in every]
+    table.add("  within the agreement", "", *within)
+    table.add("total error", "", *(number(each.total) for each in every))
+    beside = [each.bounds.beside(each.total) for each in every]
+    table.add("total / utilitarian's", "", *(f"{r:.3f}" if r else "" for r, _ in beside))
+    table.add("total / lower bound", "", *(f"{r:.2f}" if r else "" for _, r in beside))
+    return table
+
+
+def _ratio(value: float) -> Text:
+    """Return a fairness measure; a violation is red where there are colours."""
+    return Text(f"{value:.3f}", style="bold red" if value > 1 + TINY else "")
+
+
+def _queries_table(shown: Mapping[str, Certificate]) -> Grid:
+    mechanisms = (Header(name, right=True) for name in shown)
+    headers = [Header("analyst"), Header("statement"), Header("rows", right=True), *mechanisms]
+    table = Grid(headers, keys=3)
+    every = list(shown.values())
+    for name, standing in every[0].analysts.items():
+        for place, each in enumerate(standing.statements):
+            own = (c.analysts[name].statements[place] for c in every)
+            table.add(name, each.name, f"{each.rows:,}", *(number(s.rmse) for s in own))
+    return table
+
+
+def show_release(release: Release, results: Results) -> None:
+    """Print every query's rows, by analyst and name, and what was spent."""
+    screen = console()
+    for analyst, own in zip(release.asked.plan.analysts, release.asked.queries, strict=True):
+        for query in own:
+            screen.print(f"[bold]{escape(analyst.name)}  {escape(query.name)}[/bold]")
+            if (error := results.failed.get((analyst.name, query.name))) is not None:
+                screen.print(f"no rows: {error}", markup=False, soft_wrap=True)
+            else:
+                show_result(results[analyst.name][query.name])
+            screen.print()
+    if isinstance(certified := release.certified(), Certificate):
+        show_certificate(certified)
+    else:
+        screen.print(f"no certificate: {certified}", markup=False, soft_wrap=True)
+    screen.print()
+    show_budget(release)
+
+
+def show_certificate(certificate: Certificate) -> None:
+    """Print what a mechanism gives each analyst, beside what each would have had alone."""
+    screen = console()
+    for place, part in enumerate(certificate.parts()):
+        if isinstance(part, str):
+            screen.print(part if place else f"\nCertificate: {part}", markup=False)
+        else:
+            Grid.of(part).show(screen)
+
+
+def show_result(result: Result) -> None:
+    """Print one query's rows, and what is to be said about them."""
+    _result_table(result).show(console())
+    for note in result.notes:
+        console().print(f"note: {note}", markup=False, soft_wrap=True)
+
+
+def show_explained(result: Result) -> None:
+    """Print the rows of EXPLAIN or HAND IN: numbers with digits after the point are errors."""
+    rows = (tuple(number(v) if isinstance(v, float) else v for v in row) for row in result.rows)
+    show_result(replace(result, rows=tuple(rows)))
+
+
+def show_budget(release: Release) -> None:
+    """Print what this release cost, and what the ledger has left."""
+    console().print(
+        f"epsilon {release.measurement.epsilon} for this release; "
+        f"spent {release.spent} in all, left {release.left}"
+    )
+    show_meaning(release)
+
+
+def show_meaning(release: Release) -> None:
+    """Print what stated errors mean, if answers are processed further."""
+    if (meaning := release.processing.meaning) is not None:
+        console().print(meaning, soft_wrap=True)
+
+
+def _result_table(result: Result) -> Grid:
+    headers: list[Header] = []
+    for name, kind in result.columns:
+        headers.append(Header(name, right=is_number(kind)))
+        if name in result.rmse:
+            headers.append(Header("±", right=True, joined=True))
+    table = Grid(headers)
+    for place, row in enumerate(result.rows):
+        cells = []
+        for (name, _), value in zip(result.columns, row, strict=True):
+            error = result.rmse[name][place] if name in result.rmse else None
+            cells.append(shown(value, error))
+            if error is not None:
+                cells.append(number(error))
+        table.add(*cells)
+    return table
+
+
+def show_rehearsal(rehearsal: Rehearsal) -> None:
+    """Print what a release would cost and give, after everything but the release was tried."""
+    screen = console()
+    asked, plan = rehearsal.asked, rehearsal.asked.plan
+    screen.print(
+        f"epsilon {plan.epsilon}, mechanism {plan.mechanism}, {_analysts(asked)}. "
+        "Nothing is spent, no record is read and nothing is written."
+    )
+    if rehearsal.completed is not None:
+        screen.print(f"This plan was released at {rehearsal.completed}: releasing it again is free")
+    else:
+        screen.print(
+            f"It would charge epsilon {rehearsal.epsilon} to ledger {str(plan.ledger_path)!r}: "
+            f"spent {rehearsal.spent} of {rehearsal.budget} so far, "
+            f"{rehearsal.left - rehearsal.epsilon} left after it",
+            markup=False,
+        )
+    if rehearsal.added_to is not None:
+        screen.print(f"It would add analysts to the release of {rehearsal.added_to}, which stays")
+    screen.print("\nWhat would be measured")
+    table = Grid([Header("columns"), Header("questions", right=True)])
+    for columns, questions in rehearsal.measured.items():
+        table.add(", ".join(columns) or "(all records)", f"{questions:,}")
+    table.show(screen)
+    screen.print("\nExpected accuracy of every statement")
+    show_statements(rehearsal.preview)
+
+
+def show_ledger(ledger: Ledger) -> None:
+    """Print budget, spent and left, and every charge."""
+    screen = console()
+    screen.print(f"budget {ledger.budget}, spent {ledger.spent}, left {ledger.left}")
+    if ledger.charges:
+        titles = ("mechanism", "analysts", "release")
+        headers = [Header("time"), Header("epsilon", right=True), *map(Header, titles)]
+        table = Grid(headers)
+        for charge in ledger.charges:
+            analysts = ", ".join(charge.analysts)
+            table.add(
+                charge.time, str(charge.epsilon), charge.mechanism, analysts, charge.release[:12]
+            )
+        table.show(screen)
+    screen.print(f"head {ledger.head}", soft_wrap=True)

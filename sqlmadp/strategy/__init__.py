@@ -1,0 +1,1 @@
+"""What one workload would measure: layouts, one search, integers; never sees data."""

@@ -1,0 +1,1 @@
+"""An analyst's questions as rows over vertices, and the units of their errors."""
