@@ -11,12 +11,12 @@ from fractions import Fraction
 import pytest
 
 from sqlmadp.errors import LedgerError, SourceError
+from sqlmadp.files.drafts import allowed_values
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.engines.catalogue import catalogue_problems
 from sqlmadp.private.ledger_binding import note_of
 from sqlmadp.private.measure import READ_FAILED
-from sqlmadp.release.check import allowed_values
 from sqlmadp.sql.constraints import Allowed
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
