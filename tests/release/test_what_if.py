@@ -13,7 +13,7 @@ from sqlmadp.errors import ProgrammingError
 from sqlmadp.files.plan import Plan
 from sqlmadp.release.what_if import Changes, least_epsilon, rounded_up
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "covid"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "covid"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from sqlmadp.mechanism import MECHANISMS, Mechanism, registered
 from sqlmadp.mechanism.base import unregistered
 from sqlmadp.release.bound_plan import Asked
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 QUESTIONS = {
     "alice": "-- name: ages\nSELECT age, COUNT(*) AS n FROM visits GROUP BY age",
     "bob": "-- name: total\nSELECT COUNT(*) AS n FROM visits",

@@ -429,7 +429,7 @@ class TestUnforeseen:
         result = CliRunner().invoke(main, ["release", str(broken)])
         assert result.exit_code == 1
         assert "nobody foresaw: IndexError at " in result.stderr
-        assert "release.py:" in result.stderr
+        assert "release/release.py:" in result.stderr
         assert "Traceback" not in result.stderr
         assert f"sqlmadp {version('sqlmadp')}" in result.stderr
         assert "age = 7" not in result.stderr
