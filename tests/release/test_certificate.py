@@ -48,6 +48,27 @@ def test_what_is_printed_after_a_release_has_the_figures_of_the_json(plans):
     assert f"{figures['gap']:.2f} times the lower bound" in text
 
 
+def test_a_plan_states_the_error_of_every_column_in_its_own_unit(plans):
+    mixed = (
+        "SELECT SUM(age) AS years, COUNT(*) AS n, 2 * COUNT(*) AS twice, AVG(age) AS mean,"
+        " 1 AS one, SUM(COUNT(*)) OVER () AS whole FROM visits"
+    )
+    path = plans.write({"alice": f"-- name: mixed\n{mixed}", "bob": QUESTIONS["bob"]})
+    figures = json.loads(run("plan", path, "--json"))["mechanisms"]["waterfilling"]
+    (query,) = figures["analysts"]["alice"]["queries"]
+    errors = {each["name"]: each["rmse"] for each in query["columns"]}
+    assert list(errors) == ["years", "n", "twice", "mean", "whole"]
+    assert errors["twice"] == pytest.approx(2 * errors["n"])
+    assert errors["whole"] == pytest.approx(errors["n"])
+    assert errors["mean"] is None
+    released = Plan.open(path).release().rows("alice", "mixed").rmse
+    assert errors["years"] == pytest.approx(released["years"][0], rel=1e-6)
+    assert errors["n"] == pytest.approx(released["n"][0], rel=1e-6)
+    lines = [line.split() for line in run("plan", path).splitlines()]
+    assert ["n", f"{errors['n']:.3g}"] in lines
+    assert ["mean", "after", "the", "release"] in lines
+
+
 def test_under_ratchet_a_plan_lists_each_join(plans):
     path = plans.write(QUESTIONS, mechanism="ratchet")
     joins = json.loads(run("plan", path, "--mechanism", "ratchet", "--json"))
