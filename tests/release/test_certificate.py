@@ -13,7 +13,7 @@ from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.bounds import bounds
 from sqlmadp.mechanism.fairness import outcome
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import certify
 
 QUESTIONS = {
@@ -61,7 +61,7 @@ def test_under_ratchet_a_plan_lists_each_join(plans):
 @pytest.mark.parametrize("name", ["waterfilling", "pareto"])
 def test_of_what_another_machine_measured_interference_is_that_of_its_errors(plans, name):
     carol = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"
-    asked = Asked.bind(Plan.open(plans.write(QUESTIONS | {"carol": carol}, mechanism=name)))
+    asked = BoundPlan.bind(Plan.open(plans.write(QUESTIONS | {"carol": carol}, mechanism=name)))
     given = asked.outcome(name)
     other = mechanism("identity").select(given.collective)
     found = certify(asked, measured=(other.blocks, other.total, other.reads))
