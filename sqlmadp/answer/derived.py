@@ -23,9 +23,8 @@ import numpy as np
 from sqlmadp.answer.quantiles import INTEGERS, Column, Numbers, from_histogram, scale
 from sqlmadp.sql.bound import BoundAggregate, BoundPiece, PrivateBlock
 
-
 DIGITS = 13
-"""Keep this many digits of the largest answer of a piece, two fewer than least squares gets right."""
+"""Keep this many digits of the largest answer of a piece: least squares gets two more right."""
 
 NEGLIGIBLE = 1e-12
 """Take a sum of squared deviations below this part of the sum of squares to be 0: no digit of the
