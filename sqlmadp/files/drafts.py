@@ -8,6 +8,7 @@ lists what is missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -127,6 +128,8 @@ def _lines(column: SourceColumn, values: Values | None) -> Iterator[str]:
         for key, example, value in zip(("min", "max"), _EXAMPLES[kind], (low, high), strict=True):
             shown = int(value) if kind == "integer" and isinstance(value, float) else value
             yield f"# declare: {key} = {example}" if value is None else f"{key} = {show(shown)}"
+        if kind == "real" and (scale := re.search(r"\(\d+, ?([1-9])\)$", column.native)):
+            yield f"# decimals = {scale[1]}    # every value of as many decimals: lets sums be asked"
         yield '# outside = "clamp"    # move values outside to the ends; else they are read as NULL'
 
 
