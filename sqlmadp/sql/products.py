@@ -214,8 +214,8 @@ def _branches(node: Node) -> tuple[_Branches, Node | None] | None:
     """Return the branches of CASE or IF, and what there is elsewhere; None for anything else."""
     call = call_of(node)
     if call is not None and call.name == "if" and len(call.arguments) == 3:
-        condition, value, default = call.arguments
-        return [(condition, value)], default
+        condition, value, otherwise = call.arguments
+        return [(condition, value)], otherwise
     if not isinstance(node, exp.Case):
         return None
     branches = [
