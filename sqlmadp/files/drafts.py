@@ -136,7 +136,7 @@ def _lines(column: SourceColumn, values: Values | None) -> Iterator[str]:
             shown = int(value) if kind == "integer" and isinstance(value, float) else value
             yield f"# declare: {key} = {example}" if value is None else f"{key} = {show(shown)}"
         if kind == "real" and (scale := re.search(r"\(\d+, ?([1-9])\)$", column.native)):
-            yield f"# decimals = {scale[1]}    # every value of as many decimals: lets sums be asked"
+            yield f"# decimals = {scale[1]}    # reads it to these, and lets sums be asked"
         yield '# outside = "clamp"    # move values outside to the ends; else they are read as NULL'
 
 

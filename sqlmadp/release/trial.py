@@ -244,7 +244,7 @@ def _write(trial: Release, results: Results) -> None:
         for form in FORMATS:
             write_results(results, Path(folder), form)
     certificates = {asked.plan.mechanism: trial.certificate}
+    from sqlmadp.show.report import page  # noqa: PLC0415
     from sqlmadp.show.report.content import assemble  # noqa: PLC0415 - The report shows releases.
-    from sqlmadp.show.report.page import page  # noqa: PLC0415
 
     page(assemble(asked, certificates, results=results), "trial")

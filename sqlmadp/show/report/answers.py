@@ -14,9 +14,18 @@ from typing import Any
 from sqlmadp.answer.result import Result, interval, is_number, number
 from sqlmadp.show.report.charts import Bar, lying_bars, standing_bars
 from sqlmadp.show.report.content import Content, Statement
-from sqlmadp.show.report.markup import Markup, element, join, section
+from sqlmadp.show.report.markup import (
+    Cell,
+    Heading,
+    Markup,
+    download,
+    element,
+    framed,
+    join,
+    section,
+    table,
+)
 from sqlmadp.show.report.privacy import not_counted
-from sqlmadp.show.report.tables import Cell, Heading, download, framed, table
 
 MOST_BARS = 26
 """Draw a bar with a name for each of at most this many groups."""

@@ -17,10 +17,8 @@ from sqlmadp.cli import main
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.show.report import write_report
-from sqlmadp.show.report.content import gather
-from sqlmadp.show.report.markup import Markup, element
-from sqlmadp.show.report.measured import weight
-from sqlmadp.show.report.tables import MAX_CSV_BYTES, download
+from sqlmadp.show.report.content import gather, weight
+from sqlmadp.show.report.markup import MAX_CSV_BYTES, Markup, download, element
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 
