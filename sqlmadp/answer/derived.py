@@ -39,7 +39,7 @@ def derive(block: PrivateBlock, answers: Sequence[Numbers]) -> list[Column]:
 
 def _rounded(values: Numbers) -> Numbers:
     largest = float(np.abs(values).max(initial=0))
-    if not 0 < largest < math.inf:
+    if not 1e-200 < largest < math.inf:  # Else 10 to the power of the digits is infinite.
         return values
     return np.round(values, DIGITS - math.ceil(math.log10(largest)))
 
