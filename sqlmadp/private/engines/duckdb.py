@@ -96,7 +96,7 @@ class DuckDbTable(Engine):
             sql_type = "INT128"  # So that a huge integer is out of domain, or clamped, as itself.
         if sql_type == "DOUBLE" and column.kind == "wide integer":
             raw = exp.cast(raw, "VARCHAR")  # Directly, such an integer is rounded twice.
-        if sql_type == "DATE" and self._csv.date_format is not None:
+        if sql_type in ("DATE", "TIMESTAMP") and self._csv.date_format is not None:
             form = exp.Literal.string(self._csv.date_format)
             raw = exp.Anonymous(this="try_strptime", expressions=[raw, form])
         if sql_type in ("DOUBLE", "INT128") and self._csv.decimal != ".":
