@@ -80,7 +80,7 @@ def release(
     if dry_run:
         _dry_run(opened, as_json=as_json, quiet=quiet)
         return
-    with stages(6, quiet=quiet) as progress:
+    with stages(7, quiet=quiet) as progress:
         notice = notices(quiet=quiet)
 
         def confirm(intention: str) -> None:

@@ -13,6 +13,7 @@ What is charged is answered: all that ``answer`` makes was made before, from mad
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from sqlmadp.answer.draws import COUNT
 from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reader import Reader
 from sqlmadp.answer.reconstruct import Estimate, joint_scopes, measured_rows
-from sqlmadp.answer.result import Result
+from sqlmadp.answer.result import Result, number
 from sqlmadp.errors import (
     Error,
     NotCoveredError,
@@ -50,9 +51,9 @@ from sqlmadp.release.history import (
     complement,
     everything,
     find_base,
-    known_answers,
     known_rows,
     stages_of,
+    stored_before,
 )
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.limits import Limits, advice
@@ -262,13 +263,14 @@ def release(
             asked, base = ready.asked, ready.base
 
             def announce() -> None:
-                for known in known_answers(asked, ledger):
-                    notice(f"note: {known}")
+                if known := _known_answers(asked, ledger):
+                    notice(f"note: {known}\n")
                 intention = _intention(asked, ledger, base)
                 _tell(asked, intention, notice)
                 confirm(intention)
+                progress("measuring")
 
-            progress("measuring")
+            progress("comparing with stored releases")
             measurement = measure(
                 ready.strategy.measured,
                 source=plan.table,
@@ -315,6 +317,75 @@ def require_memory(strategy: Joint, domain: Domain, limits: Limits) -> None:
             f"{', '.join(finest)}; {limits.memory:,} MB are enough for {limits.measured_rows:,}. "
             f"Nothing was read or spent. Ask for fewer columns at once. {advice('memory')}"
         )
+
+
+def answered_before(
+    plan: Plan, sql: str, *, dialect: str | None = None
+) -> tuple[str, Release, Result] | None:
+    """Return the rows of a statement from the stored release that answers it best, with its time.
+
+    That is any release of the same schema, also of a plan that has been changed since.
+    """
+    if not plan.ledger_path.exists():
+        return None
+    asked = BoundPlan.bind_sound(plan)
+    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
+        found = [
+            (time, each, result)
+            for time, each in _releases_before(asked, ledger)
+            if (result := _or_none(each, sql, dialect)) is not None
+        ]
+    return min(found, key=lambda each: _typical(each[2]), default=None)
+
+
+def _releases_before(asked: BoundPlan, ledger: Ledger) -> list[tuple[str, Release]]:
+    return [
+        (time, Release(then, measurements, ledger.spent, ledger.left))
+        for time, then, measurements in stored_before(asked, ledger)
+    ]
+
+
+def _known_answers(asked: BoundPlan, ledger: Ledger) -> str:
+    """Say which statements stored releases answer already, and how well; nothing if none."""
+    before = _releases_before(asked, ledger)
+    lines = []
+    for analyst, own in zip(asked.plan.analysts, asked.queries, strict=True):
+        for query in own if before else ():
+            statement = query.statement
+            found = [(time, _or_none(each, statement)) for time, each in before]
+            errors = {time: _typical(each) for time, each in found if each is not None}
+            if errors:
+                time = min(errors, key=errors.__getitem__)
+                lines.append(
+                    f"    {analyst.name}.{query.name}  ± {number(errors[time])}  release of {time}"
+                )
+    if not lines:
+        return ""
+    plan = shlex.quote(str(asked.plan.path))
+    return "\n".join(
+        [
+            "stored releases already answer these statements, free (± is one standard error):",
+            *lines,
+            f"The rows: sqlmadp query {plan} 'SELECT ...'",
+        ]
+    )
+
+
+def _or_none(
+    release: Release, statement: str | Statement, dialect: str | None = None
+) -> Result | None:
+    try:
+        if isinstance(statement, Statement):
+            return release.answer(statement)
+        return release.query(statement, dialect=dialect)
+    except Error:  # It is not covered, or asks for constants that the release does not cut at.
+        return None
+
+
+def _typical(result: Result) -> float:
+    """Return the root of the mean squared error of all answers."""
+    errors = [e for column in result.rmse.values() for e in column if not math.isnan(e)]
+    return math.sqrt(sum(e * e for e in errors) / len(errors)) if errors else 0.0
 
 
 def released(plan: Plan, notice: Progress = lambda _: None) -> Release:
