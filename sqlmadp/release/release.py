@@ -62,6 +62,8 @@ from sqlmadp.table.domain import Domain
 
 Progress = Callable[[str], None]
 """Told the name of each stage as it begins."""
+STAGES = 8
+"""The stages of a release with its certificate, for a bar."""
 
 
 class Results(dict[str, dict[str, Result]]):
@@ -171,16 +173,19 @@ class Release:
         found = self._reader.result(query, self._reads(analyst))
         return found.with_errors() if self.stated_errors else found
 
-    def results(self) -> Results:
+    def results(self, progress: Callable[[int, int], None] = lambda *_: None) -> Results:
         """Return the rows of every query of every analyst, by name; each fails by itself.
 
         Statements of equal text have one result, if they are answered from the same blocks.
         """
         found: dict[tuple[tuple[str, str], tuple[int, ...]], Result | Error] = {}
         results = Results()
+        total, done = sum(map(len, self.asked.queries)), 0
         for analyst, own in zip(self.asked.plan.analysts, self.asked.queries, strict=True):
             results[analyst.name] = {}
             for query in own:
+                progress(done, total)
+                done += 1
                 key = (query.statement.key, tuple(self._reads(analyst.name)))
                 if key not in found:
                     found[key] = self._result_or_error(analyst.name, query)
@@ -232,20 +237,23 @@ class Release:
 
 def release(
     plan: Plan,
-    progress: Progress = lambda _: None,
+    progress: Progress | bool = False,
     notice: Progress = lambda _: None,
     confirm: Progress = lambda _: None,
 ) -> Release:
     """Spend the plan's epsilon once, and return the release; a completed one again, free.
 
+    ``progress`` is told the name of each stage; True shows a bar, in notebooks too.
     ``notice`` is told, before anything is spent, what is about to be, once it is certain; then
     ``confirm`` is told the same, and what it raises ends the release.
     """
     # It tries all that comes after this.
     from sqlmadp.release.trial import prepare, without_failing  # noqa: PLC0415
+    from sqlmadp.show.progress import told  # noqa: PLC0415
 
-    with reporting(), held(plan.folder, shared=True):  # Nothing is handed in meanwhile.
-        progress("binding statements")
+    # Nothing is handed in meanwhile.
+    with reporting(), told(progress, STAGES) as report, held(plan.folder, shared=True):
+        report("binding statements")
         asked = BoundPlan.bind_sound(plan)
         if asked.refused and not plan.skip_refused:
             without_failing(asked)  # Raises all refusals at once, and never returns.
@@ -254,12 +262,12 @@ def release(
         with Ledger.prepare(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
             if (done := _completed(asked, ledger, notice)) is not None:
                 _tell(done.asked, _intention(done.asked, ledger, None), notice)
-                progress("answering")
+                report("answering")
                 return done
             base = find_base(asked, ledger)
             # Before the work of selecting, and before any data.
             ledger.require(asked.plan.epsilon if base is None else base.epsilon(asked.plan))
-            ready = prepare(asked, lambda asked: find_base(asked, ledger), progress)
+            ready = prepare(asked, lambda asked: find_base(asked, ledger), report)
             asked, base = ready.asked, ready.base
 
             def announce() -> None:
@@ -268,9 +276,9 @@ def release(
                 intention = _intention(asked, ledger, base)
                 _tell(asked, intention, notice)
                 confirm(intention)
-                progress("measuring")
+                report("measuring")
 
-            progress("comparing with stored releases")
+            report("comparing with stored releases")
             measurement = measure(
                 ready.strategy.measured,
                 source=plan.table,
@@ -284,7 +292,7 @@ def release(
                 notice=notice,
                 announce=announce,
             )
-            progress("answering")
+            report("answering")
             measured = everything(measurement, ledger)
             return ready.trial.over(measured, spent=ledger.spent, left=ledger.left)
 
