@@ -7,9 +7,10 @@ vertices: see ``evaluate``, ``predicate``, ``groups`` and ``sums``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,7 +141,8 @@ def _piece(
     here = [*guards, *own]
     if piece.kind == "histogram":
         argument = guarded(piece.value, here, evaluator.argument)
-        return _histogram(argument, piece.ordered, sets, chosen)
+        shown = partial(evaluator.with_texts, node=piece.value)
+        return _histogram(argument, piece.ordered, sets, chosen, shown)
     if (found := guarded(piece.value, here, evaluator.terms)) is not None:
         return BoundPiece("sum", _sums(sets, chosen, found.terms, evaluator), bounds=found.bounds)
     argument = guarded(piece.value, here, evaluator.argument)
@@ -160,26 +162,30 @@ def _piece(
 
 
 def _histogram(
-    argument: Argument, ordered: bool, sets: Sequence[Groups], chosen: Sequence[Factor]
+    argument: Argument,
+    ordered: bool,
+    sets: Sequence[Groups],
+    chosen: Sequence[Factor],
+    shown: Callable[[Argument], Argument],
 ) -> BoundPiece:
     def rows(argument: Argument) -> tuple[Rows, ...]:
         values = Values(argument.factor, argument.numbers)
         return tuple(histogram_rows(groups, chosen, values) for groups in sets)
 
     if not ordered:
-        return BoundPiece("histogram", rows(argument), argument)
-    values, groups = len(argument.texts), sum(each.size for each in sets)
+        return BoundPiece("histogram", rows(argument), shown(argument))
+    values, groups = len(argument.numbers), sum(each.size for each in sets)
     most = max(FEWEST_BINS, HISTOGRAM_ROWS // max(1, groups))
     most = min(most, values if values <= EXACT_VALUES else MANY_BINS)
     argument = binned(argument, most) if values > most else argument
     levels = []
-    count = len(argument.texts)
+    count = len(argument.numbers)
     while count > BRANCHES * FEW_BRANCHES:
         count = -(-count // BRANCHES)
         levels.append(binned(argument, count))
     coarser = tuple(part for level in levels for part in rows(level))
     merged = -(-values // most) if values > most else 1
-    return BoundPiece("histogram", rows(argument), argument, coarser=coarser, merged=merged)
+    return BoundPiece("histogram", rows(argument), shown(argument), coarser=coarser, merged=merged)
 
 
 def _sums(

@@ -167,9 +167,11 @@ class _Column:
 
     @classmethod
     def of(cls, labels: Integers, functions: Sequence[Floats]) -> _Column:
-        part = Partition.flat(labels)
         if functions:
-            part = Partition.of_functions(np.array(functions), labels)
+            rows = functions[0][None] if len(functions) == 1 else np.array(functions)
+            part = Partition.of_functions(rows, labels)
+        else:
+            part = Partition.flat(labels)
         pieces = np.repeat(np.arange(len(part.degrees)), part.degrees + 1)
         return cls(part, labels[part.first_values[pieces]])
 
