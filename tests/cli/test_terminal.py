@@ -19,7 +19,7 @@ from terminals import on_a_terminal
 
 from sqlmadp.cli import main
 from sqlmadp.files.plan import Plan
-from sqlmadp.show.grid import Grid, Header
+from sqlmadp.show.text import Grid, Header
 
 TOTAL = "-- name: all\nSELECT COUNT(*) AS n FROM visits"
 GROUPS = "SELECT age, COUNT(*) AS n FROM visits GROUP BY age"
@@ -189,7 +189,7 @@ class TestInterrupts:
                 os.kill(os.getpid(), signal.SIGINT)
             return opened(path)
 
-        monkeypatch.setattr("sqlmadp.cli.releasing.Plan.open", careless)
+        monkeypatch.setattr("sqlmadp.cli.release.Plan.open", careless)
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # Workers ignore it.
         try:
             result = CliRunner().invoke(main, ["release", str(unfair)])
@@ -205,7 +205,7 @@ class TestInterrupts:
         def noticed(path):
             raise RuntimeError("Query interrupted")
 
-        monkeypatch.setattr("sqlmadp.cli.releasing.Plan.open", noticed)
+        monkeypatch.setattr("sqlmadp.cli.release.Plan.open", noticed)
         result = CliRunner().invoke(main, ["release", str(unfair)])
         assert result.exit_code == 130
 

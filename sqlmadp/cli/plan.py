@@ -19,8 +19,8 @@ from sqlmadp.cli.options import (
     skipping,
 )
 from sqlmadp.errors import InputError
-from sqlmadp.files.exact_numbers import exact
 from sqlmadp.files.plan import Plan
+from sqlmadp.files.toml import exact
 
 
 @click.command()
@@ -111,7 +111,7 @@ def plan(
     changes without editing the file. Reads no records.
     """
     from sqlmadp.mechanism import MECHANISMS  # noqa: PLC0415
-    from sqlmadp.release.what_if import Changes, least_epsilons  # noqa: PLC0415
+    from sqlmadp.release.preview import Changes, least_epsilons  # noqa: PLC0415
     from sqlmadp.show.json import plan_figures  # noqa: PLC0415
     from sqlmadp.show.progress import stages  # noqa: PLC0415
     from sqlmadp.show.text import show_least_epsilon, show_previews  # noqa: PLC0415

@@ -10,14 +10,11 @@ from typing import Any
 
 import click
 
-from sqlmadp.cli.options import MechanismName
+from sqlmadp.cli.options import INTERRUPTED, MechanismName
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.files.exact_numbers import exact
+from sqlmadp.files.toml import exact
 
 Command = Callable[..., None]
-
-INTERRUPTED = 130
-"""The exit code that shells give to what Ctrl-C has ended."""
 
 
 @click.group()
