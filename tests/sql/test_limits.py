@@ -2,6 +2,7 @@
 
 import time
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain, PublicTable
 
+ROOT = Path(__file__).parents[2]
 DOMAIN = Domain(
     table="people",
     columns=(
