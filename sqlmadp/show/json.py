@@ -139,6 +139,7 @@ def _standings(certificate: Certificate) -> dict[str, Any]:
             "ratio": standing.ratio,
             "interference": dict(standing.interference),
             "interference_within_agreement": dict(standing.within_agreement),
+            **({"plainer": list(standing.plainer)} if standing.plainer else {}),
             "queries": [
                 {
                     "name": each.name,

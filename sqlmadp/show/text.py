@@ -72,7 +72,7 @@ def show_previews(previews: Previews) -> None:
         (found,) = shown.values()
         show_statements(found)
         screen.print(f"\n{_sentence(found.verdict)}", markup=False)
-        for line in found.one_by_one:
+        for line in (*found.one_by_one, *found.plainer):
             screen.print(_sentence(line), markup=False)
         screen.print(
             "More: --compare shows all mechanisms side by side, --json every figure, and "

@@ -19,7 +19,7 @@ from sqlmadp.errors import Problem
 from sqlmadp.sql.aggregates import PieceKind
 from sqlmadp.sql.dialects import kind_of_dialect
 from sqlmadp.sql.evaluate import Argument, Texts
-from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.linear import Kind
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.undeclared import Undeclared

@@ -1,7 +1,8 @@
 """Evaluation: what expressions are worth on declared values, worked out by DuckDB.
 
-An expression runs over the cells of its columns (see ``cell_tables``).  Only AND, OR and NOT
-are ever worked out elsewhere (see ``predicate``); all else that SQL means is left to DuckDB.
+Every column has a small table of its cells in the sandbox, a number and a value each; an expression
+runs over the product of its columns' tables, whose cells are numbered row by row.  Only AND, OR and
+NOT are ever worked out elsewhere (see ``predicate``); all else that SQL means is left to DuckDB.
 
 An error there concerns declared values, which are public, so it may be reported.
 """
@@ -9,7 +10,7 @@ An error there concerns declared values, which are public, so it may be reported
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -18,8 +19,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.sql.cell_tables import CellTables, scatter
-from sqlmadp.sql.factor import Factor, Integers, TooManyCellsError
+from sqlmadp.sql.groups import Factor, Integers, TooManyCellsError
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.locked import quote
 from sqlmadp.sql.products import Terms, terms_of
@@ -27,6 +27,8 @@ from sqlmadp.sql.sandbox import Sandbox, explain
 from sqlmadp.sql.stopwatch import TooSlowError
 from sqlmadp.sql.tree import Node, column_names, text
 from sqlmadp.table.domain import Column, Domain
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import row_major_strides
 
 FALSE, NULL, TRUE = 0, 1, 2
 """Truth values, ordered so that AND is the minimum and OR the maximum."""
@@ -196,21 +198,29 @@ class Evaluator:
         return self._terms[key]
 
     def _product_terms(self, node: Node) -> Terms | None:
+        whole = len(column_names(node)) == 1
         try:
-            return terms_of(node, self._numbers)
+            return terms_of(node, lambda part: self._numbers(part, dates=not whole))
         except _WRONG:
             return None  # A part fails where the whole does not.
 
-    def _numbers(self, node: Node) -> NDArray[np.float64]:
-        """Return the value of an expression of one column on every cell; NaN where it is NULL."""
+    def _numbers(self, node: Node, *, dates: bool) -> NDArray[np.float64]:
+        """Return the value of an expression of one column on every cell; NaN where it is NULL.
+
+        With ``dates``, a date is a number of days.
+        """
         columns = self._cells.columns(node)
         source, number = self._cells.product(columns)
         sql = text(node)
-        if self._type(node, f"SELECT ({sql}) AS value, 0 AS cell FROM {source}", 0) in NO_NUMBERS:
+        kind = self._type(node, f"SELECT ({sql}) AS value, 0 AS cell FROM {source}", 0)
+        value = f"({sql})"
+        if dates and kind == "DATE":
+            value = f"(({sql}) - DATE '1970-01-01')"
+        elif kind in NO_NUMBERS:
             raise EvaluationError(node, "its values are no numbers")
         fetched = self._fetch(
             node,
-            f"SELECT {number} AS cell, TRY_CAST(({sql}) AS DOUBLE) AS value, "
+            f"SELECT {number} AS cell, TRY_CAST({value} AS DOUBLE) AS value, "
             f"({sql}) IS NULL AS missing FROM {source}",
         )
         missing = np.asarray(fetched["missing"], dtype=bool)
@@ -225,7 +235,8 @@ class Evaluator:
         columns = [c for c in self.domain.columns if c.name in terms.present]
         cells = {}
         for column in columns:
-            vectors = [term.functions[column.name] for term in terms.terms]
+            used = [t for t in (*terms.terms, *terms.presence) if column.name in t.functions]
+            vectors = [term.functions[column.name] for term in used]
             there = np.flatnonzero(terms.present[column.name] > 0)
             if not len(there):
                 return False
@@ -239,7 +250,10 @@ class Evaluator:
             [list(terms.present).index(column.name) for column in columns]
         )
         sql = f"SELECT {number} AS cell, TRY_CAST(({text(node)}) AS DOUBLE) AS value FROM {source}"
-        fetched = self._fetch(node, sql)
+        try:
+            fetched = self._fetch(node, sql)
+        except EvaluationError:
+            return False  # A date, or an error that concerns every cell.
         order = np.argsort(np.asarray(fetched["cell"]))
         theirs = np.ma.filled(np.ma.asarray(fetched["value"], dtype=np.float64), np.nan)[order]
         # NULL adds nothing to a sum, as 0 does.
@@ -413,3 +427,88 @@ def _plain(texts: NDArray[np.generic]) -> Texts:
     plain = np.array(np.ma.getdata(texts), dtype=object)
     plain[np.ma.getmaskarray(texts)] = None
     return plain
+
+
+class CellTables:
+    """The tables of a domain's cells, each made at its first use."""
+
+    def __init__(self, domain: Domain, limits: Limits, sandbox: Sandbox) -> None:
+        self._domain, self._limits, self._sandbox = domain, limits, sandbox
+        self._made: set[str] = set()
+
+    def columns(self, node: Node) -> list[Column]:
+        """Return the columns of an expression, unless they have too many cells together."""
+        names = column_names(node)
+        columns = [column for column in self._domain.columns if column.name in names]
+        cells = math.prod(column.size for column in columns)
+        if cells > self._limits.predicate_cells:
+            together = [column.name for column in columns]
+            raise TooManyCellsError(together, cells, self._limits.predicate_cells)
+        return columns
+
+    def product(
+        self, columns: list[Column], cells: Mapping[str, NDArray[np.int64]] | None = None
+    ) -> tuple[str, str]:
+        """Return a FROM clause over the product of columns, and the number of its cells.
+
+        With ``cells``, over those of every column only.
+        """
+        if not columns:
+            return "(SELECT 1)", "0::BIGINT"
+        tables = [self._cell_table(column) for column in columns]
+        source = ", ".join(tables)
+        if cells is not None:
+            source = ", ".join(
+                f"(FROM {table} WHERE __cell IN ({', '.join(map(str, cells[c.name]))})) AS {table}"
+                for table, c in zip(tables, columns, strict=True)
+            )
+        strides = row_major_strides([column.size for column in columns])
+        terms = [f"{t}.__cell * {stride}" for t, stride in zip(tables, strides, strict=True)]
+        return source, " + ".join(terms)
+
+    def _cell_table(self, column: Column) -> str:
+        """Return the name of the table of a column's cells, which is made at first use."""
+        table = f"__cells_{self._domain.columns.index(column)}"
+        if table not in self._made:
+            value, parameters = _value_sql(column)
+            # What can be counted out is not stored, so that wide columns take no memory.
+            made = "TABLE" if parameters else "VIEW"
+            self._sandbox.execute(
+                f"CREATE {made} {table} AS SELECT range AS __cell, "
+                f"CASE WHEN range < {column.declared} THEN CAST({value} AS {column.sql_type}) END "
+                f"AS {quote(column.name)} FROM range({column.size})",
+                parameters,
+            ).fetchall()
+            self._made.add(table)
+        return table
+
+
+def scatter(
+    columns: list[Column], cells: NDArray[np.generic], values: NDArray[np.generic]
+) -> Factor:
+    """Return values that came in any order as a factor."""
+    shape = tuple(column.size for column in columns)
+    placed = np.empty(math.prod(shape), dtype=np.int64)
+    placed[np.asarray(cells, dtype=np.int64)] = values
+    return Factor(
+        tuple(column.name for column in columns),
+        tuple(Partition.finest(size) for size in shape),
+        placed.reshape(shape),
+    )
+
+
+def _value_sql(column: Column) -> tuple[str, list[object]]:
+    """Return the SQL of a cell's value, given its number as ``range``."""
+    match column.type:
+        case "boolean":
+            return "range = 1", []
+        case "integer":
+            return f"range + ({column.ordinal_bounds[0]})", []
+        case "decimal":
+            step = f"CAST(range + ({column.ordinal_bounds[0]}) AS DOUBLE)"
+            return f"{step} / {10**column.decimals}", []
+        case "date":
+            return f"DATE '{column.minimum}' + CAST(range AS INTEGER)", []
+        case _:
+            values = [column.value(cell) for cell in range(column.declared)]
+            return f"(?::{column.sql_type}[])[range + 1]", [values]
