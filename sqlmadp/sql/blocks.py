@@ -15,10 +15,10 @@ apart, and most values of every single column: it is a joint column then (see ``
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,9 +187,11 @@ class _Column:
 
     @classmethod
     def of(cls, labels: Integers, functions: Sequence[Floats]) -> _Column:
-        part = Partition.flat(labels)
         if functions:
-            part = Partition.of_functions(np.array(functions), labels)
+            rows = functions[0][None] if len(functions) == 1 else np.array(functions)
+            part = Partition.of_functions(rows, labels)
+        else:
+            part = Partition.flat(labels)
         pieces = np.repeat(np.arange(len(part.degrees)), part.degrees + 1)
         return cls(part, labels[part.first_values[pieces]])
 
@@ -335,7 +337,8 @@ def _piece(
     here = [*guards, *own]
     if piece.kind == "histogram":
         argument = guarded(piece.value, here, evaluator.argument)
-        return _histogram(argument, piece.ordered, sets, chosen)
+        shown = partial(evaluator.with_texts, node=piece.value)
+        return _histogram(argument, piece.ordered, sets, chosen, shown)
     found = guarded(piece.value, here, evaluator.terms)
     if found is not None and not _is_tied(piece.value, sets, chosen, evaluator):
         return BoundPiece("sum", _sums(sets, chosen, found.terms, evaluator), bounds=found.bounds)
@@ -370,26 +373,30 @@ def _is_tied(
 
 
 def _histogram(
-    argument: Argument, ordered: bool, sets: Sequence[Groups], chosen: Sequence[Factor]
+    argument: Argument,
+    ordered: bool,
+    sets: Sequence[Groups],
+    chosen: Sequence[Factor],
+    shown: Callable[[Argument], Argument],
 ) -> BoundPiece:
     def rows(argument: Argument) -> tuple[Rows, ...]:
         values = Values(argument.factor, argument.numbers)
         return tuple(histogram_rows(groups, chosen, values) for groups in sets)
 
     if not ordered:
-        return BoundPiece("histogram", rows(argument), argument)
-    values, groups = len(argument.texts), sum(each.size for each in sets)
+        return BoundPiece("histogram", rows(argument), shown(argument))
+    values, groups = len(argument.numbers), sum(each.size for each in sets)
     most = max(FEWEST_BINS, HISTOGRAM_ROWS // max(1, groups))
     most = min(most, values if values <= EXACT_VALUES else MANY_BINS)
     argument = binned(argument, most) if values > most else argument
     levels = []
-    count = len(argument.texts)
+    count = len(argument.numbers)
     while count > BRANCHES * FEW_BRANCHES:
         count = -(-count // BRANCHES)
         levels.append(binned(argument, count))
     coarser = tuple(part for level in levels for part in rows(level))
     merged = -(-values // most) if values > most else 1
-    return BoundPiece("histogram", rows(argument), argument, coarser=coarser, merged=merged)
+    return BoundPiece("histogram", rows(argument), shown(argument), coarser=coarser, merged=merged)
 
 
 def _sums(

@@ -59,7 +59,9 @@ class BoundPiece:
     @property
     def width(self) -> int:
         """Return how many rows a group has."""
-        return max(1, len(self.argument.texts)) if self.kind == "histogram" and self.argument else 1
+        if self.kind != "histogram" or self.argument is None:
+            return 1
+        return max(1, len(self.argument.numbers))
 
 
 @dataclass(frozen=True, eq=False)

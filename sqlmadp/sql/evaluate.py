@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.sql.groups import Factor, TooManyCellsError
+from sqlmadp.sql.groups import Factor, Integers, TooManyCellsError
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.locked import quote
 from sqlmadp.sql.products import Terms, terms_of
@@ -93,22 +93,30 @@ class Argument:
 
     factor: Factor
     """The number of the value on every cell, or -1 for NULL; values ascend, as DuckDB orders."""
-    texts: Texts
-    """Every value as text that DuckDB casts back exactly."""
+    cells: Integers
+    """The first cell of every value."""
     numbers: NDArray[np.float64]
     """Every value as DOUBLE; a date or timestamp in microseconds; NaN for what is no number."""
     type: str
     """The DuckDB type of the values."""
+    sql: str
+    """The SELECT of cells and values that all of this comes from."""
+    texts: Texts = field(default_factory=lambda: np.zeros(0, dtype=object))
+    """Every value as text that DuckDB casts back exactly, once ``with_texts`` has added them."""
 
 
 def binned(argument: Argument, bins: int) -> Argument:
     """Return an argument with neighbouring values merged into at most so many, the middle ones."""
-    count = len(argument.texts)
+    count = len(argument.numbers)
     width = -(-count // bins)
     middles = np.minimum(np.arange(0, count, width) + (width - 1) // 2, count - 1)
     values = argument.factor.values
-    factor = argument.factor.map(np.where(values < 0, values, values // width)).reduce()
-    return Argument(factor, argument.texts[middles], argument.numbers[middles], argument.type)
+    return replace(
+        argument,
+        factor=argument.factor.map(np.where(values < 0, values, values // width)).reduce(),
+        cells=argument.cells[middles],
+        numbers=argument.numbers[middles],
+    )
 
 
 class Evaluator:
@@ -265,23 +273,33 @@ class Evaluator:
         )
         fetched = self._fetch(
             node,
-            "SELECT cell, rank, CASE WHEN place = 1 THEN CAST(value AS VARCHAR) END AS text, "
-            f"CAST({as_number} AS DOUBLE) AS number, value IS NULL AS missing, place FROM ("
-            "SELECT cell, value, DENSE_RANK() OVER (ORDER BY value NULLS LAST) - 1 AS rank, "
-            "ROW_NUMBER() OVER (PARTITION BY value ORDER BY cell) AS place "
-            f"FROM ({values}))",
+            "SELECT cell, CASE WHEN value IS NULL THEN -1 ELSE CAST(DENSE_RANK() OVER "
+            "(ORDER BY value NULLS LAST) - 1 AS INTEGER) END AS rank, "
+            f"CAST({as_number} AS DOUBLE) AS number FROM ({values})",
         )
-        missing = np.asarray(fetched["missing"], dtype=bool)
-        rank = np.where(missing, -1, np.asarray(fetched["rank"], dtype=np.int64))
-        first = (np.asarray(fetched["place"]) == 1) & ~missing
-        order = np.argsort(rank[first], kind="stable")
-        numbers = np.ma.filled(np.ma.asarray(fetched["number"], dtype=np.float64), np.nan)
-        return Argument(
-            scatter(columns, fetched["cell"], rank).reduce(),
-            _plain(fetched["text"])[first][order],
-            np.asarray(numbers)[first][order],
-            kind,
+        factor = scatter(columns, fetched["cell"], fetched["rank"])
+        numbers = np.full(factor.values.size, np.nan)
+        numbers[np.asarray(fetched["cell"])] = np.ma.filled(fetched["number"], np.nan)
+        del fetched  # Each array may be of millions of cells.
+        ranks = factor.values.reshape(-1)
+        first = np.zeros(int(ranks.max(initial=-1)) + 1, dtype=np.int64)
+        there = np.flatnonzero(ranks >= 0)[::-1]
+        first[ranks[there]] = there
+        return Argument(factor.reduce(), first, numbers[first], kind, values)
+
+    def with_texts(self, argument: Argument, node: Node) -> Argument:
+        """Return the values of ``node``, or those that are left of them, with their texts."""
+        fetched = self._fetch(
+            node,
+            f"SELECT wanted, CAST(value AS VARCHAR) AS text FROM ({argument.sql}) "
+            "JOIN (SELECT unnest(?::BIGINT[]) AS wanted) ON cell = wanted",
+            parameters=[argument.cells.tolist()],
         )
+        texts = np.full(len(argument.cells), None, dtype=object)
+        places = np.argsort(argument.cells)
+        order = np.searchsorted(argument.cells, fetched["wanted"], sorter=places)
+        texts[places[order]] = _plain(fetched["text"])
+        return replace(argument, texts=texts)
 
     def _type(self, node: Node, sql: str, place: int = 1) -> str:
         try:
@@ -381,10 +399,12 @@ class Evaluator:
             if count > most:
                 raise ManyValuesError(node, count)
 
-    def _fetch(self, node: Node, sql: str, part: float = _ALONE) -> dict[str, NDArray[np.generic]]:
+    def _fetch(
+        self, node: Node, sql: str, part: float = _ALONE, parameters: Sequence[object] = ()
+    ) -> dict[str, NDArray[np.generic]]:
         try:
             fetched: dict[str, NDArray[np.generic]] = self.sandbox.fetch(
-                sql, part * self.limits.seconds
+                sql, part * self.limits.seconds, parameters
             )
         except TooSlowError:
             raise SlowExpressionError(node) from None

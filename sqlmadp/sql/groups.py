@@ -70,8 +70,11 @@ class Factor:
                 values = values.squeeze(axis)
                 continue
             columns.append(name)
-            same = groups.size == partition.size
-            partitions.append(partition if same else groups.restricted(partition.pieces))
+            if groups.size == partition.size:
+                groups = partition
+            elif partition.size < len(partition.pieces):  # Its groups are not the values.
+                groups = groups.restricted(partition.pieces)
+            partitions.append(groups)
             axis += 1
         return Factor(tuple(columns), tuple(partitions), values)
 
