@@ -1,4 +1,4 @@
-"""Tutorials and how-to pages say what the program does: all their commands are run, in order."""
+"""The README, tutorials and how-to pages are true: their commands are run, in order."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from docs.running import BLOCK, Session, plain, shape
 
 ROOT = Path(__file__).parent.parent.parent
 TUTORIALS = sorted((ROOT / "docs").glob("tutorial_*.md"))
-PAGES = [*TUTORIALS, ROOT / "docs" / "how_to.md"]
+PAGES = [ROOT / "README.md", *TUTORIALS, ROOT / "docs" / "how_to.md"]
 
 
 def test_there_is_a_tutorial_for_curators_and_one_for_analysts():
