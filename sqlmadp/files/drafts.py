@@ -8,6 +8,7 @@ lists what is missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
@@ -134,6 +135,8 @@ def _lines(column: SourceColumn, values: Values | None) -> Iterator[str]:
         for key, example, value in zip(("min", "max"), _EXAMPLES[kind], (low, high), strict=True):
             shown = int(value) if kind == "integer" and isinstance(value, float) else value
             yield f"# declare: {key} = {example}" if value is None else f"{key} = {show(shown)}"
+        if kind == "real" and (scale := re.search(r"\(\d+, ?([1-9])\)$", column.native)):
+            yield f"# decimals = {scale[1]}    # reads it to these, and lets sums be asked"
         yield '# outside = "clamp"    # move values outside to the ends; else they are read as NULL'
 
 

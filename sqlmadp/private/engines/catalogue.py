@@ -119,6 +119,8 @@ def _problem(
 
 
 def _declared(column: Column) -> str:
+    if column.type == "decimal":
+        return f"type 'real' with decimals = {column.decimals}"
     if column.type != "category":
         return f"type {column.type!r}"
     return f"type 'category' with {'integer' if column.sql_type == 'BIGINT' else 'text'} values"
