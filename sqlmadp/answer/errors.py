@@ -35,7 +35,7 @@ from sqlmadp.answer.result import Result, is_number
 from sqlmadp.answer.rows import Desk, Estimated, ResultRows, answers_of
 from sqlmadp.sql.aggregates import LINEAR
 from sqlmadp.sql.bound import BoundAggregate, BoundPiece, BoundQuery, PrivateBlock
-from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.linear import Kind
 
 Matrix = NDArray[np.float64]
 Key = tuple[Any, ...]

@@ -20,7 +20,7 @@ from sqlmadp.answer.result import Result, is_number
 from sqlmadp.answer.rows import Desk
 from sqlmadp.errors import Error, NotCoveredError, ProgrammingError
 from sqlmadp.sql.bound import BoundQuery
-from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.linear import Kind
 from sqlmadp.table.joint import declared
 from sqlmadp.table.rows import Rows
 
