@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from sqlmadp.answer.table import SHOWN_ROWS, TextTable
-from sqlmadp.sql.locked import quote
+from sqlmadp.sql.sandbox import quote
 
 if TYPE_CHECKING:
     import pandas
