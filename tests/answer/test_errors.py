@@ -10,8 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from sqlmadp.answer.errors import result_of
-from sqlmadp.answer.exact import exact_errors
+from sqlmadp.answer.errors import exact_errors, result_of
 from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.rows import Desk
