@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import parse_one
 
+from sqlmadp.sql.blocks import COUNT, Values, histogram_rows, sum_rows, value_rows
 from sqlmadp.sql.evaluate import Evaluator
-from sqlmadp.sql.factor import Factor
-from sqlmadp.sql.groups import OUT, form_groups, tied
+from sqlmadp.sql.groups import OUT, Factor, form_groups, tied
 from sqlmadp.sql.limits import DEFAULT
 from sqlmadp.sql.products import Term
-from sqlmadp.sql.sums import COUNT, Values, histogram_rows, sum_rows, value_rows
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.joint import realised
 from sqlmadp.table.partition import Partition
@@ -36,7 +35,7 @@ def of_rows(rows):
 
 
 def by_brute_force(groups, masks, added):
-    """Return what every cell adds to every group, cell by cell."""
+    """Return the contribution of every cell to every group, cell by cell."""
     found = np.zeros((groups.size, *SIZES.values()))
     tables = tied(groups, masks)
     for cell in np.ndindex(*SIZES.values()):
