@@ -11,8 +11,7 @@ from small_collectives import random_collective
 from sqlmadp.cli import main
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import mechanism
-from sqlmadp.mechanism.bounds import bounds
-from sqlmadp.mechanism.fairness import outcome
+from sqlmadp.mechanism.fairness import bounds, outcome
 from sqlmadp.release.certificate import _as_measured
 
 QUESTIONS = {

@@ -4,7 +4,7 @@ A mechanism sees workloads and shares, never records.  What it selects also says
 analyst reconstructs from; that is what lets all mechanisms go through a single measurement.
 
 Each mechanism declares itself: its name, its rule in words, what it promises, whether the order of
-analysts matters, its options (the fields of the class) and what it selects strategies for.
+analysts matters, and its options (the fields of the class).
 `registered` puts it into `MECHANISMS`, and everything else reads them from there.
 
 [PWFM21] Pujol, Wu, Fain, Machanavajjhala, "Budget Sharing for Multi-Analyst Differential
@@ -24,7 +24,7 @@ from typing import Any, ClassVar, TypeVar
 from threadpoolctl import ThreadpoolController
 
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.mechanism.collective import Collective, Joint, Workload
+from sqlmadp.mechanism.collective import Collective, Joint
 from sqlmadp.table.partition import Floats
 
 BOTH = "guaranteed: sharing incentive, non-interference"
@@ -77,10 +77,6 @@ class Mechanism(ABC):
     @abstractmethod
     def _choose(self, collective: Collective) -> Joint:
         """Return one strategy for analysts in their own order."""
-
-    def searches(self, collective: Collective) -> list[Workload]:
-        """Return the workloads that strategies are selected for, known before any is."""
-        return list(collective.workloads)
 
     def settled(self, collective: Collective) -> Mechanism:
         """Return the rule that this collective, and any fewer of them, have agreed on."""

@@ -32,10 +32,18 @@ from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.errors import NotCoveredError
-from sqlmadp.mechanism.agreement import MOVED_VERTICES, side_by_side, unpoured
 from sqlmadp.mechanism.base import one_thread
-from sqlmadp.mechanism.capped import Draft, acceptable, best_of, draft_over, laid_over, least_capped
+from sqlmadp.mechanism.capped import (
+    MOVED_VERTICES,
+    Draft,
+    acceptable,
+    best_of,
+    draft_over,
+    laid_over,
+    least_capped,
+    side_by_side,
+    unpoured,
+)
 from sqlmadp.mechanism.collective import Collective, Joint
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.mechanism.pour import pour
@@ -127,9 +135,8 @@ def _mixtures(everyone: Collective, poured: Joint) -> Iterator[Joint]:
     """Yield the strategy selected for everybody, and mixtures of it with what is poured in."""
     if not poured.errors.any():
         return
-    try:
-        best = everyone.select(everyone.together)
-    except NotCoveredError:  # Too large to be selected for as a whole.
+    best = everyone.for_all
+    if best is None:
         return
     if any(isinstance(b, Products) for b in (*best.blocks, *poured.blocks, *everyone.known)):
         return  # Errors of such a strategy take a solve per query.

@@ -22,10 +22,18 @@ from functools import cached_property
 
 import numpy as np
 
-from sqlmadp.mechanism.base import Mechanism
+from sqlmadp.mechanism.base import Mechanism, one_thread
 from sqlmadp.mechanism.collective import Collective, Joint
+from sqlmadp.mechanism.utilitarian import least_found
 from sqlmadp.mechanism.waterfilling import ratio
+from sqlmadp.solve.residual import Residuals
+from sqlmadp.solve.solution import assembled
+from sqlmadp.strategy.layout import as_asked
 from sqlmadp.table.partition import Floats
+from sqlmadp.table.rows import Rows
+
+MOST_COORDINATES = 2048
+"""Work out singular values in spaces of at most this many coordinates."""
 
 Progress = Callable[[int, int], None]
 """Told how many analysts were left out, and of how many."""
@@ -85,7 +93,7 @@ class Outcome:
     @property
     def total_error(self) -> float:
         """Everyone's expected error, added up by importance."""
-        return float(self.unit * (self.collective.importance @ self.strategy.errors))
+        return self.unit * self.collective.total(self.strategy)
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -178,3 +186,49 @@ def noise_variance(epsilon: Fraction) -> float:
 def _worst(interference: Floats) -> float:
     apart = interference[~np.eye(len(interference), dtype=np.bool_)]
     return float(apart.max()) if apart.size else 1.0
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Totals to compare a mechanism's total error with."""
+
+    utilitarian: float | None
+    """Utilitarian's total error; None if the collective is too large to search for it."""
+    lowest: float | None
+    """No mechanism has less total error; None if there are too many coordinates to tell."""
+
+    def beside(self, total: float) -> tuple[float | None, float | None]:
+        """Return a total error in units of Utilitarian's, and of the lower bound."""
+        return (
+            total / self.utilitarian if self.utilitarian else None,
+            total / self.lowest if self.lowest else None,
+        )
+
+
+def bounds(collective: Collective, epsilon: Fraction) -> Bounds:
+    """Return the totals that any mechanism's total error can be compared with."""
+    everyone = collective.arranged
+    # `together` weighs errors in units of the least importance, and its budget is 1.
+    least = float(everyone.importance.min()) / float(everyone.whole) ** 2
+    scale = unit(everyone, epsilon)
+    with one_thread():
+        found = least_found(everyone)
+        root = _sum_of_singular_values(as_asked(everyone.together))
+    return Bounds(
+        None if found is None else scale * everyone.total(found),
+        None if root is None else scale * least * root**2,
+    )
+
+
+def _sum_of_singular_values(workload: list[Rows]) -> float | None:
+    """Return the sum of the singular values of a workload; None if there are too many."""
+    spaces = Residuals(workload)
+    if max((space.size for space in spaces.spaces.values()), default=0) > MOST_COORDINATES:
+        return None
+    gram = spaces.gram(workload)
+    # A partial trace adds up a matrix as often as the fine residuals have dimensions.
+    total = float(np.sqrt(gram.numbers * spaces.multiplicities).sum())
+    for fine, matrix in assembled(spaces, gram).items():
+        values = np.sqrt(np.maximum(np.linalg.eigvalsh(matrix), 0)).sum()
+        total += spaces.spaces[fine].multiplicity * float(values)
+    return total

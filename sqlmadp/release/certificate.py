@@ -27,9 +27,8 @@ from threadpoolctl import threadpool_limits
 from sqlmadp.answer.result import number
 from sqlmadp.answer.table import TextTable
 from sqlmadp.mechanism import MECHANISMS
-from sqlmadp.mechanism.bounds import Bounds, bounds
 from sqlmadp.mechanism.collective import Joint
-from sqlmadp.mechanism.fairness import Outcome, unit
+from sqlmadp.mechanism.fairness import Bounds, Outcome, bounds, unit
 from sqlmadp.mechanism.waterfilling import ratio
 from sqlmadp.release.accuracy import Accuracy, accuracies, unit_noise
 from sqlmadp.release.bound_plan import Asked
@@ -177,10 +176,15 @@ class Certificate:
             if worse
             else "nobody is worse off than alone with their own share"
         )
-        above, _ = self.bounds.beside(self.total)
+        above, gap = self.bounds.beside(self.total)
         if above is not None:
-            text += f"; the expected error of the whole is {above:.2f} times the least that was "
-            text += "found without any guarantee"
+            return (
+                f"{text}; the expected error of the whole is {above:.2f} times the least that a "
+                "search without any guarantee found"
+            )
+        text += "; the plan is too large to search for the least error without any guarantee"
+        if gap is not None:
+            text += f", but that of the whole is at most {gap:.2f} times the least possible"
         return text
 
     @property
@@ -315,8 +319,6 @@ def _certificate(
     compared: Bounds,
     name: str,
 ) -> Certificate:
-    if compared.utilitarian is not None:  # What is certified was found, too.
-        compared = replace(compared, utilitarian=min(compared.utilitarian, total))
     return Certificate(
         name,
         asked.plan.epsilon,

@@ -13,7 +13,7 @@ from typing import Any
 from sqlmadp.answer.files import as_json
 from sqlmadp.answer.result import Result
 from sqlmadp.errors import Error, NotSupportedError, Problem
-from sqlmadp.mechanism.bounds import Bounds
+from sqlmadp.mechanism.fairness import Bounds
 from sqlmadp.private import Ledger
 from sqlmadp.release.bound_plan import Asked
 from sqlmadp.release.certificate import Certificate, Join, Skipped
