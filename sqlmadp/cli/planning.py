@@ -111,7 +111,7 @@ def plan(
     changes without editing the file. Reads no records.
     """
     from sqlmadp.mechanism import MECHANISMS  # noqa: PLC0415
-    from sqlmadp.release.what_if import Changes, least_epsilons  # noqa: PLC0415
+    from sqlmadp.release.preview import Changes, least_epsilons  # noqa: PLC0415
     from sqlmadp.show.json import plan_figures  # noqa: PLC0415
     from sqlmadp.show.progress import stages  # noqa: PLC0415
     from sqlmadp.show.text import show_least_epsilon, show_previews  # noqa: PLC0415

@@ -79,7 +79,7 @@ def release(
 
     opened = skipping(Plan.open(path), skip_refused=skip_refused)
     if dry_run:
-        _rehearse(opened, as_json=as_json, quiet=quiet)
+        _dry_run(opened, as_json=as_json, quiet=quiet)
         return
     with stages(6, quiet=quiet) as progress:
         notice = _silent if quiet else _say
@@ -135,19 +135,19 @@ def _say(note: str) -> None:
     sys.stderr.flush()
 
 
-def _rehearse(opened: Plan, *, as_json: bool, quiet: bool) -> None:
-    from sqlmadp.release.dry_run import rehearse  # noqa: PLC0415
-    from sqlmadp.show.json import rehearsal_figures  # noqa: PLC0415
+def _dry_run(opened: Plan, *, as_json: bool, quiet: bool) -> None:
+    from sqlmadp.release.preview import dry_run  # noqa: PLC0415
+    from sqlmadp.show.json import dry_run_figures  # noqa: PLC0415
     from sqlmadp.show.progress import stages  # noqa: PLC0415
-    from sqlmadp.show.text import show_rehearsal  # noqa: PLC0415
+    from sqlmadp.show.text import show_dry_run  # noqa: PLC0415
 
     with stages(3, quiet=quiet) as progress:
-        found = rehearse(opened, progress)
+        found = dry_run(opened, progress)
     print_notes(found.asked.notes, found.asked.refused, quiet=quiet)
     if as_json:
-        print_json(rehearsal_figures(found))
+        print_json(dry_run_figures(found))
     else:
-        show_rehearsal(found)
+        show_dry_run(found)
 
 
 @click.command()

@@ -23,11 +23,9 @@ from sqlmadp.errors import NotReleasedError, OperationalError, ProgrammingError,
 from sqlmadp.files.analysts import Analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.files.staging import UNNAMED, hand_in, held, new_statements, withdraw
-from sqlmadp.release.accuracy import unit_noise
-from sqlmadp.release.bound_plan import Asked, own_statements
-from sqlmadp.release.certificate import Certificate, certify
+from sqlmadp.release.bound_plan import BoundPlan, domain_of, own_statements
+from sqlmadp.release.certificate import Certificate, certify, unit_noise
 from sqlmadp.release.explain import explain_statement
-from sqlmadp.release.plan_domain import domain_of
 from sqlmadp.release.release import Release, find, select
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.release.trial import try_statement
@@ -46,7 +44,7 @@ STAGED_COLUMNS = tuple((name, "VARCHAR") for name in ("name", "state", "file", "
 class _Forecast:
     """What a release would give if it were made now, as far as one analyst may know."""
 
-    asked: Asked
+    asked: BoundPlan
     number: int
     estimate: Estimate
 
@@ -220,9 +218,9 @@ class Session:
         folder = self._plan.folder
         return str(file.relative_to(folder) if file.is_relative_to(folder) else file)
 
-    def _sound(self, staged: Mapping[str, Sequence[Statement]]) -> Asked:
+    def _sound(self, staged: Mapping[str, Sequence[Statement]]) -> BoundPlan:
         """Return what everybody asks with ``staged``; raise what is wrong with one's own part."""
-        asked = Asked.bind_sound(self._plan, staged)
+        asked = BoundPlan.bind_sound(self._plan, staged)
         own = [each.problem for each in asked.refused if each.analyst == self.analyst]
         if own:  # Only these; the others' are for the curator to see.
             raise SqlError(own)
@@ -294,7 +292,7 @@ class Session:
         return self._forecasts[key]
 
 
-def _forecast(asked: Asked, analyst: str) -> _Forecast:
+def _forecast(asked: BoundPlan, analyst: str) -> _Forecast:
     number = [each.name for each in asked.plan.analysts].index(analyst)
     strategy = select(asked)
     blocks = unit_noise(strategy, asked.epsilon_per_record)
@@ -305,7 +303,7 @@ def _forecast(asked: Asked, analyst: str) -> _Forecast:
 def _find(plan: Plan) -> Release | None:
     if not plan.ledger_path.exists() and plan.head is None:
         return None  # Without the work of binding everything.
-    return find(Asked.bind_sound(plan))
+    return find(BoundPlan.bind_sound(plan))
 
 
 def _states(plan: Plan) -> tuple[tuple[int, int, int] | None, ...]:

@@ -16,10 +16,9 @@ from rich.text import Text
 from sqlmadp.answer.result import Result, is_number, number, shown
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.private import Ledger
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import TINY, Certificate
-from sqlmadp.release.dry_run import Rehearsal
-from sqlmadp.release.preview import Previews
+from sqlmadp.release.preview import DryRun, Previews
 from sqlmadp.release.release import Release, Results
 from sqlmadp.show.grid import Grid, Header
 
@@ -33,7 +32,7 @@ def console() -> Console:
     return plain if plain.is_terminal else Console(highlight=False, width=WIDEST)
 
 
-def show_checked(asked: Asked) -> None:
+def show_checked(asked: BoundPlan) -> None:
     """Print what was found to be in order."""
     count = sum(len(own) for own in asked.queries)
     console().print(
@@ -44,7 +43,7 @@ def show_checked(asked: Asked) -> None:
     )
 
 
-def _analysts(asked: Asked) -> str:
+def _analysts(asked: BoundPlan) -> str:
     count = len(asked.plan.analysts)
     return f"{count:,} analyst{'s' * (count != 1)}"
 
@@ -226,32 +225,32 @@ def _result_table(result: Result) -> Grid:
     return table
 
 
-def show_rehearsal(rehearsal: Rehearsal) -> None:
+def show_dry_run(found: DryRun) -> None:
     """Print what a release would cost and give, after everything but the release was tried."""
     screen = console()
-    asked, plan = rehearsal.asked, rehearsal.asked.plan
+    asked, plan = found.asked, found.asked.plan
     screen.print(
         f"epsilon {plan.epsilon}, mechanism {plan.mechanism}, {_analysts(asked)}. "
         "Nothing is spent, no record is read and nothing is written."
     )
-    if rehearsal.completed is not None:
-        screen.print(f"This plan was released at {rehearsal.completed}: releasing it again is free")
+    if found.completed is not None:
+        screen.print(f"This plan was released at {found.completed}: releasing it again is free")
     else:
         screen.print(
-            f"It would charge epsilon {rehearsal.epsilon} to ledger {str(plan.ledger_path)!r}: "
-            f"spent {rehearsal.spent} of {rehearsal.budget} so far, "
-            f"{rehearsal.left - rehearsal.epsilon} left after it",
+            f"It would charge epsilon {found.epsilon} to ledger {str(plan.ledger_path)!r}: "
+            f"spent {found.spent} of {found.budget} so far, "
+            f"{found.left - found.epsilon} left after it",
             markup=False,
         )
-    if rehearsal.added_to is not None:
-        screen.print(f"It would add analysts to the release of {rehearsal.added_to}, which stays")
+    if found.added_to is not None:
+        screen.print(f"It would add analysts to the release of {found.added_to}, which stays")
     screen.print("\nWhat would be measured")
     table = Grid([Header("columns"), Header("questions", right=True)])
-    for columns, questions in rehearsal.measured.items():
+    for columns, questions in found.measured.items():
         table.add(", ".join(columns) or "(all records)", f"{questions:,}")
     table.show(screen)
     screen.print("\nExpected accuracy of every statement")
-    show_statements(rehearsal.preview)
+    show_statements(found.preview)
 
 
 def show_ledger(ledger: Ledger) -> None:

@@ -15,9 +15,8 @@ from sqlmadp.answer.result import Result
 from sqlmadp.errors import NotSupportedError, ProgrammingError
 from sqlmadp.files.plan import Plan
 from sqlmadp.private import Ledger
-from sqlmadp.release.accuracy import Accuracy
-from sqlmadp.release.bound_plan import Asked
-from sqlmadp.release.certificate import Certificate
+from sqlmadp.release.bound_plan import BoundPlan
+from sqlmadp.release.certificate import Accuracy, Certificate
 from sqlmadp.release.history import Base
 from sqlmadp.release.preview import base_of, preview
 from sqlmadp.release.release import Progress, Results, added, asked_and_released, select
@@ -161,7 +160,7 @@ def gather(
 
 
 def assemble(
-    asked: Asked,
+    asked: BoundPlan,
     certificates: Mapping[str, Certificate],
     *,
     reader: str | None = None,
@@ -204,7 +203,7 @@ def assemble(
     )
 
 
-def _planned(asked: Asked, base: Base | None) -> tuple[Fraction, tuple[Rows, ...]]:
+def _planned(asked: BoundPlan, base: Base | None) -> tuple[Fraction, tuple[Rows, ...]]:
     """Return what would be measured next, and the epsilon that it would be charged."""
     if base is None:
         return asked.plan.epsilon, select(asked).measured
@@ -212,7 +211,7 @@ def _planned(asked: Asked, base: Base | None) -> tuple[Fraction, tuple[Rows, ...
 
 
 def _statements(
-    asked: Asked, certificate: Certificate, results: Results | None, reader: str | None
+    asked: BoundPlan, certificate: Certificate, results: Results | None, reader: str | None
 ) -> Iterator[Statement]:
     """Yield every statement that the reader may see, analyst by analyst."""
     for analyst, queries in zip(asked.plan.analysts, asked.queries, strict=True):
@@ -245,7 +244,7 @@ def _worst(interference: Mapping[str, float]) -> dict[str, float]:
     return {OTHERS: max(interference.values())} if interference else {}
 
 
-def _ledger(asked: Asked, reader: str | None) -> tuple[tuple[Charge, ...], str | None]:
+def _ledger(asked: BoundPlan, reader: str | None) -> tuple[tuple[Charge, ...], str | None]:
     """Return the charges of the plan's ledger, and its head; nothing if there is none yet."""
     plan = asked.plan
     if not plan.ledger_path.exists() and plan.head is None:

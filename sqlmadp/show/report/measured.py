@@ -17,7 +17,7 @@ from functools import reduce
 
 import numpy as np
 
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.table.joint import declared
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
@@ -47,7 +47,7 @@ class Measured:
 
 
 def measured(
-    asked: Asked, blocks: Sequence[tuple[Fraction, Sequence[Rows]]], reader: str | None
+    asked: BoundPlan, blocks: Sequence[tuple[Fraction, Sequence[Rows]]], reader: str | None
 ) -> tuple[Measured, ...]:
     """Return what is measured by combination of columns, the largest part first.
 

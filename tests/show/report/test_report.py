@@ -278,6 +278,16 @@ def test_every_table_can_be_downloaded_with_all_its_digits(plans):
     assert files["accuracy.csv"][1] == stated
 
 
+def test_pairs_of_groups_that_repeat_are_a_table_and_no_heat_map(plans):
+    repeated = "SELECT age // 5 AS a, age // 4 AS b, COUNT(*) AS n FROM visits GROUP BY age, a, b"
+    plan = Plan.open(plans.write({"alice": f"-- name: pairs\n{repeated}"}))
+    plan.release()
+    write_report(plan, plans.folder / "page.html")
+    text = (plans.folder / "page.html").read_text()
+    assert 'class="heat"' not in text
+    assert len(downloads(text)["alice_pairs.csv"]) == 1 + 20
+
+
 def test_a_file_holds_values_that_look_like_markup_as_they_are(pages):
     rows = downloads(pages.text("carol"))["carol_places.csv"]
     assert rows[0][0] == ALIAS

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import sqlmadp
 from sqlmadp.cli import main
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 RESEARCH = (ROOT / "docs" / "research.md").read_text()
 RUNS = re.findall(

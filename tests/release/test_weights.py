@@ -7,7 +7,7 @@ import pytest
 
 from sqlmadp.files.plan import Plan
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

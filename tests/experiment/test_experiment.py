@@ -48,7 +48,7 @@ def settings(experiment="practical", **changed):
 
 
 def schema_of(name):
-    path = Path(__file__).parent.parent / "schemas" / f"{name}.schema.json"
+    path = Path(__file__).parents[2] / "schemas" / f"{name}.schema.json"
     return json.loads(path.read_text())
 
 

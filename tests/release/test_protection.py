@@ -5,7 +5,7 @@ import pytest
 
 from sqlmadp.errors import SourceError
 from sqlmadp.files.plan import Plan
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 
 ADULTS = "-- name: adults\nSELECT COUNT(*) AS n FROM visits WHERE age > 9"
 UNIT = '[unit]\ncolumn = "age"\nmax_records = 3\n'
@@ -51,7 +51,7 @@ def test_the_certificate_states_what_is_protected_and_has_the_right_error(plan):
 
 def test_another_protection_is_another_release(plan):
     known = {
-        Asked.bind(plan(top, below)).release_id
+        BoundPlan.bind(plan(top, below)).release_id
         for top in ("", 'neighbours = "replace"')
         for below in ("", UNIT, UNIT + 'nulls = "own"\n', UNIT + 'key = "day"\n')
     }
@@ -84,7 +84,7 @@ def test_a_public_table_that_cannot_be_read_is_refused(plans, plan, source, tabl
         connection.execute(f"CREATE TABLE visits AS FROM '{plans.folder}/visits.parquet'")
     plan(below=f'[public.places]\ntable = "{table}"\n')
     with pytest.raises(SourceError, match=message):
-        Asked.bind(Plan.open(plans.write({"ana": ADULTS}, source=source)))
+        BoundPlan.bind(Plan.open(plans.write({"ana": ADULTS}, source=source)))
 
 
 def test_a_password_in_the_plan_is_not_part_of_its_text(plans):

@@ -17,7 +17,7 @@ from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.private import Ledger
 from sqlmadp.release import release, trial
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.trial import prepare
 from sqlmadp.show.json import release_figures
 
@@ -278,7 +278,7 @@ class TestAnswerFirst:
         (tmp_path / "trial").mkdir()
         path = plans.write({"alice": TOTAL, "bob": "SELECT sex, AVG(age) FROM visits GROUP BY sex"})
         (plans.folder / "visits.parquet").rename(plans.folder / "away.parquet")
-        asked = Asked.bind(Plan.open(path))
+        asked = BoundPlan.bind(Plan.open(path))
         ready = prepare(asked, lambda _: None)
         assert len(ready.trial.results()["bob"]["q1"]) == 3
         assert list((tmp_path / "trial").iterdir()) == []
@@ -429,7 +429,7 @@ class TestUnforeseen:
         result = CliRunner().invoke(main, ["release", str(broken)])
         assert result.exit_code == 1
         assert "nobody foresaw: IndexError at " in result.stderr
-        assert "release.py:" in result.stderr
+        assert "release/release.py:" in result.stderr
         assert "Traceback" not in result.stderr
         assert f"sqlmadp {version('sqlmadp')}" in result.stderr
         assert "age = 7" not in result.stderr

@@ -48,7 +48,7 @@ def test_bad_usage_is_exit_code_2(plans):
     assert run("nonsense").exit_code == 2
 
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "covid"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "covid"
 
 
 @pytest.fixture

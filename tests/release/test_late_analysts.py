@@ -16,9 +16,9 @@ from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import complement
 from sqlmadp.private import Ledger, Measurement
 from sqlmadp.private.noise import add_discrete_laplace
-from sqlmadp.release.bound_plan import Asked
-from sqlmadp.release.dry_run import rehearse
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.explain import explain_text
+from sqlmadp.release.preview import dry_run
 from sqlmadp.release.release import release, released
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
@@ -121,22 +121,22 @@ def test_later_queries_of_those_who_were_there_are_answered_from_all_measurement
     assert after < 0.95 * before
 
 
-def test_a_rehearsal_says_what_newcomers_would_be_charged_and_everybodys_errors(write):
+def test_a_dry_run_says_what_newcomers_would_be_charged_and_everybodys_errors(write):
     first = release(write("alice", "bob"))
     plan = write("alice", "bob", "carol")
-    rehearsal = rehearse(plan)
-    assert rehearsal.epsilon == Fraction(1, 4)
-    assert rehearsal.added_to is not None
+    found = dry_run(plan)
+    assert found.epsilon == Fraction(1, 4)
+    assert found.added_to is not None
     done = release(plan)
-    stated = [standing.statements[0].rmse for standing in rehearsal.preview.analysts.values()]
+    stated = [standing.statements[0].rmse for standing in found.preview.analysts.values()]
     for (analyst, query), expected in zip(
         (("alice", "ages"), ("bob", "smokers"), ("carol", "old")), stated, strict=True
     ):
         assert errors(done, analyst, query)[0] == pytest.approx(expected, rel=0.2)
     for name, standing in done.certificate.analysts.items():
-        assert rehearsal.preview.analysts[name].now == pytest.approx(standing.now)
+        assert found.preview.analysts[name].now == pytest.approx(standing.now)
     with pytest.raises(PlanError, match="brought epsilon 1/3"):
-        rehearse(write("alice", "bob", "carol", alice="1/4"))
+        dry_run(write("alice", "bob", "carol", alice="1/4"))
     assert done.spent == first.spent + Fraction(1, 4)
 
 
@@ -349,7 +349,7 @@ def test_ratchet_lists_the_join_of_every_analyst_and_keeps_their_order(write):
 
 
 def released_id(plan):
-    return Asked.bind(plan).release_id
+    return BoundPlan.bind(plan).release_id
 
 
 @pytest.mark.statistical

@@ -91,7 +91,7 @@ def test_a_staged_file_that_is_no_text_is_refused(file):
 def test_a_commit_that_is_killed_leaves_the_file_as_it_was(file):
     hand_in(file, [statement("SELECT 1")], [])
     code = (
-        "import os, sys; from pathlib import Path; from sqlmadp import staging;"
+        "import os, sys; from pathlib import Path; from sqlmadp.files import staging;"
         "from sqlmadp.sql.statements import Statement;"
         "os.replace = lambda *_: os._exit(9);"
         "staging.hand_in(Path(sys.argv[1]), [Statement('q', 'two', 'SELECT 2')], [])"

@@ -8,7 +8,7 @@ from sqlmadp.errors import SqlError
 from sqlmadp.files.plan import Plan
 from sqlmadp.release import bound_plan as asking
 from sqlmadp.release import size_limits as oversized
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.release import release
 
 SCHEMA = """table = "people"
@@ -61,7 +61,7 @@ def test_equal_statements_are_bound_once_and_keep_their_own_names(plan, monkeypa
 
     monkeypatch.setattr(asking, "bind_each", counted)
     count = "SELECT COUNT(*) FROM people WHERE age > 3"
-    found = Asked.bind(
+    found = BoundPlan.bind(
         plan(ann=f"-- name: old\n{count};", bob=f"-- name: mine\n-- weight: 4\n{count};\n{count};")
     )
     assert len(bound) == len(set(bound))
@@ -73,7 +73,7 @@ def test_equal_statements_are_bound_once_and_keep_their_own_names(plan, monkeypa
 def test_every_copy_of_a_wrong_statement_is_reported(plan):
     wrong = "SELECT COUNT(*) FROM people WHERE nothing > 3;\n"
     with pytest.raises(SqlError) as caught:
-        Asked.bind(plan(ann=wrong + wrong, bob=wrong))
+        BoundPlan.bind(plan(ann=wrong + wrong, bob=wrong))
     assert [(p.file[-7:], p.line) for p in caught.value.problems] == [
         ("ann.sql", 1),
         ("ann.sql", 2),
@@ -85,9 +85,9 @@ def test_a_scope_that_is_too_large_for_everyone_together_is_refused_by_statement
     fine = "SELECT age % 10 AS a, height % 10 AS h, COUNT(*) FROM people GROUP BY ALL;"
     cut = "SELECT age // 10 AS a, height // 10 AS h, COUNT(*) FROM people GROUP BY ALL;"
     limits = "[limits]\nblock_cells = 5000\n"
-    Asked.bind(plan(limits, ann=fine))
+    BoundPlan.bind(plan(limits, ann=fine))
     with pytest.raises(SqlError) as caught:
-        Asked.bind(plan(limits, ann=fine, bob=cut))
+        BoundPlan.bind(plan(limits, ann=fine, bob=cut))
     [problem] = caught.value.problems
     assert problem.code == "scope-too-large"
     assert problem.file.endswith("ann.sql")
@@ -103,21 +103,21 @@ def test_tangled_scopes_are_refused_by_their_finest_statement(plan, monkeypatch)
     # Cut elsewhere than the ranges, so that both share residual spaces.
     other = "SELECT age % 37 AS a, weight % 41 AS w, COUNT(*) FROM people GROUP BY ALL;"
     with pytest.raises(SqlError) as caught:
-        Asked.bind(plan(ann=wide + other, bob="SELECT COUNT(*) FROM people;"))
+        BoundPlan.bind(plan(ann=wide + other, bob="SELECT COUNT(*) FROM people;"))
     [problem] = caught.value.problems
     assert problem.code == "scopes-too-large"
     assert (problem.file[-7:], problem.line) == ("ann.sql", 10)
     assert "this one of 'ann', over age, weight, is the finest" in problem.message
-    Asked.bind(plan(ann=wide, bob="SELECT COUNT(*) FROM people;"))
+    BoundPlan.bind(plan(ann=wide, bob="SELECT COUNT(*) FROM people;"))
 
 
 def test_a_scope_that_memory_is_too_small_for_is_refused_by_statement(plan):
     fine = "SELECT age % 10 AS a, height % 10 AS h, COUNT(*) FROM people GROUP BY ALL;"
     finer = "SELECT age, height, COUNT(*) FROM people GROUP BY ALL;"
-    Asked.bind(plan("[limits]\nmemory = 1\n", ann=fine))
-    Asked.bind(plan("[limits]\nmemory = 100\n", ann=fine, bob=finer))
+    BoundPlan.bind(plan("[limits]\nmemory = 1\n", ann=fine))
+    BoundPlan.bind(plan("[limits]\nmemory = 100\n", ann=fine, bob=finer))
     with pytest.raises(SqlError) as caught:
-        Asked.bind(plan("[limits]\nmemory = 1\n", ann=fine, bob=finer))
+        BoundPlan.bind(plan("[limits]\nmemory = 1\n", ann=fine, bob=finer))
     [problem] = caught.value.problems
     assert problem.code == "scope-too-large"
     assert problem.file.endswith("bob.sql")
@@ -137,7 +137,7 @@ def test_a_strategy_that_memory_is_too_small_for_is_refused_before_any_data(plan
 def test_nobody_among_many_analysts_is_worse_off_for_the_others(plan):
     ranges = [f"SELECT COUNT(*) FROM people WHERE age >= {10 * k};" for k in range(6)]
     statements = {f"a{n}": ranges[n % 6] + ranges[(n * n + 1) % 6] for n in range(20)}
-    found = Asked.bind(plan(**statements))
+    found = BoundPlan.bind(plan(**statements))
     given = found.outcome("waterfilling")
     assert len({workload.fingerprint for workload in found.workloads}) < 20
     assert given.sharing_ratio <= 1 + 1e-9

@@ -14,7 +14,7 @@ from sqlmadp.files.plan import Plan
 from sqlmadp.files.schema import read_schema
 from sqlmadp.mechanism import MECHANISMS
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 HEAD = """\
 schema = "people.toml"

@@ -14,7 +14,7 @@ from sqlmadp.files.plan import Plan
 from sqlmadp.files.schema import read_schema
 from sqlmadp.release.release import release
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PLANS = sorted(
     path.relative_to(ROOT)
     for path in ROOT.glob("examples/*/plan.toml")

@@ -1,5 +1,8 @@
 """A schema is drafted from the catalogue alone, and checked against it."""
 
+import tomllib
+from datetime import date
+
 import duckdb
 import pytest
 from click.testing import CliRunner
@@ -132,6 +135,28 @@ def test_a_draft_from_trusted_values_says_where_there_is_null(run, tmp_path):
     draft = run("draft", tmp_path / "t.csv", "t", "--trusted-values").output
     assert "nullable = true" in sections(draft)["word"]
     assert "nullable = true" not in sections(draft)["flag"]
+
+
+def test_a_draft_from_trusted_values_tells_the_types_of_a_csv_file(run, tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "n,price,day,at,flag,word,none\n"
+        "1,1.5,2024-01-31,2024-01-31 08:15:00,true,x,\n"
+        "-20,2,2023-12-01,2023-12-01 23:59:59,false,7,\n"
+    )
+    draft = run("draft", tmp_path / "t.csv", "t", "--trusted-values").output
+    drafted = tomllib.loads(draft)["columns"]
+    types = {name: column["type"] for name, column in drafted.items()}
+    assert types == {
+        "n": "integer",
+        "price": "real",
+        "day": "date",
+        "at": "date",
+        "flag": "boolean",
+        "word": "category",
+        "none": "integer",
+    }
+    assert (drafted["n"]["min"], drafted["n"]["max"]) == (-20, 1)
+    assert (drafted["at"]["min"], drafted["at"]["max"]) == (date(2023, 12, 1), date(2024, 1, 31))
 
 
 def test_what_the_catalogue_lets_into_a_complete_column_is_noted(run, tmp_path):

@@ -15,7 +15,7 @@ from sqlmadp.audit.show import audit_figures
 from sqlmadp.cli import main
 from sqlmadp.show.json import versioned
 
-SCHEMAS = Path(__file__).parent.parent / "schemas"
+SCHEMAS = Path(__file__).parents[2] / "schemas"
 GROUPS = "SELECT sex, COUNT(*) AS n, AVG(age) AS age FROM visits GROUP BY sex"
 TOTAL = "-- name: all\nSELECT COUNT(*) AS n FROM visits"
 

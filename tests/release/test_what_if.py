@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from sqlmadp.cli import main
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.files.plan import Plan
-from sqlmadp.release.what_if import Changes, least_epsilon, rounded_up
+from sqlmadp.release.preview import Changes, least_epsilon, rounded_up
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "covid"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "covid"
 
 
 @pytest.fixture

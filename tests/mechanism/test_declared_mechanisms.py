@@ -13,9 +13,9 @@ from sqlmadp.cli import main
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS, Mechanism, registered
 from sqlmadp.mechanism.base import unregistered
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 QUESTIONS = {
     "alice": "-- name: ages\nSELECT age, COUNT(*) AS n FROM visits GROUP BY age",
     "bob": "-- name: total\nSELECT COUNT(*) AS n FROM visits",
@@ -68,7 +68,7 @@ def test_a_mechanism_that_is_declared_appears_everywhere(plans, toy, tmp_path):
 def test_two_orders_are_two_releases_just_where_order_matters(plans, toy):
     backwards = dict(reversed(QUESTIONS.items()))
     ids = {
-        Asked.bind(Plan.open(plans.write(own, mechanism="toy"))).release_id
+        BoundPlan.bind(Plan.open(plans.write(own, mechanism="toy"))).release_id
         for own in (QUESTIONS, backwards)
     }
     assert len(ids) == (2 if toy.ordered else 1)
