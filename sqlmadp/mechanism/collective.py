@@ -33,6 +33,7 @@ from sqlmadp.table.joint import is_joint, realised
 from sqlmadp.table.partition import Floats, Integers
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
+from sqlmadp.workload.questions import Workload as Questions
 
 Workload = tuple[Rows, ...]
 
@@ -127,6 +128,34 @@ class Collective:
         self._selected: dict[str, Strategy] = {}
         self.memory: dict[object, object] = {}
         """What mechanisms worked out for this collective and parts of it, by keys of their own."""
+
+    @classmethod
+    def asking(
+        cls,
+        workloads: Sequence[Questions],
+        shares: Sequence[Fraction],
+        *,
+        columns: Mapping[str, int],
+        cache: StrategyCache | None = None,
+    ) -> Collective:
+        """Return analysts with questions.
+
+        Where these have caps, errors are relative to asking one by one with the own share, and are
+        added up weighted by the shares.
+        """
+        relative = all(each.caps is not None for each in workloads)
+        return cls(
+            [workload.rows for workload in workloads],
+            shares,
+            columns=columns,
+            units=[float(share) ** 2 for share in shares] if relative else None,
+            importance=[float(share) ** 3 for share in shares] if relative else None,
+            capped=[
+                Capped() if each.caps is None else Capped(each.parts, tuple(each.caps.tolist()))
+                for each in workloads
+            ],
+            cache=cache,
+        )
 
     # Who takes part.
 
@@ -452,8 +481,10 @@ def _distinct_rows(rows: Rows) -> tuple[Rows, Integers]:
     counts = np.bincount(numbers)
     if len(counts) == len(keys):
         return rows, counts
-    firsts = np.unique(numbers, return_index=True)[1]
-    return Rows(rows.scope, rows.parts, 0, sparse.csr_array(matrix[firsts])), counts
+    kept = sparse.csr_array(matrix[np.unique(numbers, return_index=True)[1]])
+    if rows.scope and kept.shape[0] == kept.nnz == rows.size:  # As `Rows.reduced` has every cell.
+        return Rows(rows.scope, rows.parts, 0, kept), counts
+    return Rows.of(rows.scope, rows.parts, kept), counts
 
 
 def fingerprint(workload: Iterable[Rows]) -> bytes:

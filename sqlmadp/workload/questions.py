@@ -27,6 +27,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from scipy import sparse
 
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
@@ -79,11 +80,11 @@ class Workload:
         asked = _distinct(questions)
         whole = sum((each.weight for each in asked), Fraction(0))
         parts, caps = [], []
-        for each, naive in zip(asked, naive_deviations(asked), strict=True):
+        for each in asked:
             share = float(each.weight / whole)
-            root = math.sqrt(share / each.rows)
-            pairs = zip(each.pieces, naive, strict=True)
-            parts.append(tuple(rows.times(root / float(n)) for rows, n in pairs if n))
+            root = math.sqrt(share / each.rows) / (len(asked) * np.count_nonzero(each.effects))
+            pieces = zip(each.pieces, each.effects, strict=True)
+            parts.append(tuple(_scaled(rows, float(d), root) for rows, d in pieces if d))
             caps.append(share)
         return cls(tuple(parts), np.array(caps))
 
@@ -124,6 +125,19 @@ def _distinct(questions: Iterable[Question]) -> list[Question]:
         if each.rows and (known is None or known.weight < each.weight):
             found[each.key] = each
     return [found[key] for key in sorted(found)]
+
+
+def _scaled(rows: Rows, effect: float, root: float) -> Rows:
+    """Return ``rows / effect * root``.
+
+    A quotient is rounded once, so a statement that is multiplied by a whole number has the same
+    rows, bit for bit.
+    """
+    if rows.given is None:
+        return Rows(rows.scope, rows.parts, float(rows.weight) / effect * root)
+    matrix = rows.given
+    parts = (matrix.data / effect * root, matrix.indices, matrix.indptr)
+    return Rows(rows.scope, rows.parts, 0, sparse.csr_array(parts, shape=matrix.shape))
 
 
 def record_effect(rows: Rows) -> float:
