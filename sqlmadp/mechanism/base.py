@@ -61,6 +61,8 @@ class Mechanism(ABC):
     """Whether the order in which analysts are listed matters."""
     separate: ClassVar[bool] = False
     """Whether everybody reads nothing but the rows of their own strategy."""
+    capped_at: ClassVar[str] = ""
+    """What nobody's error may be above, in words; empty if a search has no such caps."""
 
     def select(self, collective: Collective) -> Joint:
         """Return one strategy for everyone, with errors recomputed from its integers.
@@ -84,6 +86,10 @@ class Mechanism(ABC):
 
     def interference(self, collective: Collective) -> Floats | None:
         """Return ``[i, j]``: by what ratio i's joining changes j's error; None if not at once."""
+        return None
+
+    def caps(self, collective: Collective) -> Floats | None:
+        """Return the error that each analyst may have at most; None without such caps."""
         return None
 
     def joins(self, collective: Collective) -> list[Joint]:

@@ -239,6 +239,15 @@ def draft_over(layout: Sequence[Rows], strategy: Sequence[Rows], *, bare: bool =
     return Draft(list(layout), np.maximum(weights, least), list(tops))
 
 
+def draft_near(collective: Collective, joint: Joint) -> Draft:
+    """Return a draft of a strategy: its rows over its scopes, or only weights if it is large."""
+    asked = [rows for workload in collective.workloads for rows in workload]
+    layout = laid_over(asked, {rows.scope for rows in (*joint.blocks, *collective.known)})
+    if layout is not None and sum(block.size for block in layout) <= MOVED_VERTICES:
+        return draft_over(layout, joint.blocks)
+    return side_by_side(unpoured([Strategy(joint.blocks, joint.total)], [1]))
+
+
 def _above(rows: Floats) -> tuple[float, Floats]:
     """Return the largest column sum, and the rows of several vertices as B."""
     height = float(rows.sum(axis=0).max(initial=0.0))

@@ -33,17 +33,7 @@ from fractions import Fraction
 import numpy as np
 
 from sqlmadp.mechanism.base import one_thread
-from sqlmadp.mechanism.capped import (
-    MOVED_VERTICES,
-    Draft,
-    acceptable,
-    best_of,
-    draft_over,
-    laid_over,
-    least_capped,
-    side_by_side,
-    unpoured,
-)
+from sqlmadp.mechanism.capped import acceptable, best_of, draft_near, least_capped
 from sqlmadp.mechanism.collective import Collective, Joint
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.mechanism.pour import pour
@@ -153,11 +143,5 @@ def _searched(everyone: Collective, start: Joint, caps: Floats) -> Iterator[Join
     """Yield what searches from a strategy find: rows and weights, or weights if it is large."""
     if not start.errors.any() or any(isinstance(block, Products) for block in start.blocks):
         return
-    asked = [rows for workload in everyone.workloads for rows in workload]
-    layout = laid_over(asked, {rows.scope for rows in (*start.blocks, *everyone.known)})
-    draft: Draft
-    if layout is not None and sum(block.size for block in layout) <= MOVED_VERTICES:
-        draft = draft_over(layout, start.blocks)
-    else:
-        draft = side_by_side(unpoured([Strategy(start.blocks, start.total)], [1]))
+    draft = draft_near(everyone, start)
     yield least_capped(everyone, draft, caps, move=not draft.fixed)

@@ -23,6 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from sqlmadp.mechanism.base import Mechanism, one_thread
+from sqlmadp.mechanism.capped import best_of, draft_near, least_capped
 from sqlmadp.mechanism.collective import Collective, Joint
 from sqlmadp.mechanism.utilitarian import least_found
 from sqlmadp.mechanism.waterfilling import ratio
@@ -34,6 +35,9 @@ from sqlmadp.table.rows import Rows
 
 MOST_COORDINATES = 2048
 """Work out singular values in spaces of at most this many coordinates."""
+
+AT_CAP = 1e-3
+"""Take an error to be at its cap if it is below by at most this part."""
 
 Progress = Callable[[int, int], None]
 """Told how many analysts were left out, and of how many."""
@@ -160,6 +164,50 @@ class Outcome:
                     ratio(self.strategy.errors[j], by_kind[collective.kinds[j]]) for j in others
                 ]
         return found
+
+
+@dataclass(frozen=True)
+class Cap:
+    """What one analyst's error may be at most, and what that costs everybody."""
+
+    reached: float
+    """The error in units of the cap: 1 where it binds."""
+    cost: float
+    """By what part the total error that is found would be lower without this cap."""
+
+    @property
+    def binds(self) -> bool:
+        """Whether the error is at the cap."""
+        return self.reached >= 1 - AT_CAP
+
+
+def explained_caps(given: Outcome) -> list[Cap]:
+    """Return every analyst's cap; nothing where a mechanism has none.
+
+    Searched for is the least total error with one cap lifted, starting from the chosen strategy and
+    from Utilitarian's; analysts who ask the same are lifted together.
+    """
+    collective, joint = given.collective, given.strategy
+    caps = given.mechanism.caps(collective)
+    if caps is None:
+        return []
+    best = least_found(collective.arranged)
+    starts = [joint] if best is None else [joint, best]
+    drafts = [draft_near(collective, start) for start in starts]
+    costs: dict[int, float] = {}
+    found = []
+    for place, alike in enumerate(collective.distinct[1]):
+        reached = ratio(joint.errors[place], caps[place])
+        if reached >= 1 - AT_CAP and alike not in costs:
+            lifted = np.where(np.array(collective.distinct[1]) == alike, np.inf, caps)
+            tried = (
+                least_capped(collective, draft, lifted, move=not draft.fixed, feasible_first=True)
+                for draft in drafts
+            )
+            least = best_of(collective, tried, lifted, joint)
+            costs[alike] = 1 - ratio(collective.total(least), collective.total(joint))
+        found.append(Cap(reached, costs[alike] if reached >= 1 - AT_CAP else 0.0))
+    return found
 
 
 def outcome(

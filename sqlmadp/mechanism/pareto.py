@@ -81,6 +81,11 @@ class Pareto(Mechanism):
         "would, the one with the least error of everybody together is taken"
     )
     promise = PROMISE
+    capped_at = "the error under waterfilling"
+
+    def caps(self, collective: Collective) -> Floats:
+        """Return everyone's error under Waterfilling."""
+        return collective.poured.errors
 
     def settled(self, collective: Collective) -> Agreed:
         """Return the rule with the strategy that these analysts agree on."""

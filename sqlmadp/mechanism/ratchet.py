@@ -85,6 +85,13 @@ class Ratchet(Mechanism):
         "them"
     )
     ordered = True
+    capped_at = "the error before the last analyst joined; for that one, under waterfilling"
+
+    def caps(self, collective: Collective) -> Floats:
+        """Return the caps of the last join; that of pouring in where it took the last one's."""
+        *before, joint = self.joins(collective)
+        newcomer = max(collective.poured.errors[-1], joint.errors[-1])
+        return np.append(before[-1].errors if before else [], newcomer)
 
     def _choose(self, collective: Collective) -> Joint:
         return self.joins(collective)[-1]
