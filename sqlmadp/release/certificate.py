@@ -252,10 +252,10 @@ class Certificate:
         )
         above, gap = self.bounds.beside(self.total)
         if above is not None:
-            return (
-                f"{text}; the expected error of the whole is {above:.2f} times the least that a "
-                "search without any guarantee found"
-            )
+            whole = f"{text}; the expected error of the whole is {above:.2f} times"
+            if above >= 1 - TINY:
+                return f"{whole} the least that was found without any guarantee"
+            return f"{whole} what a search without any guarantee found"
         text += "; the plan is too large to search for the least error without any guarantee"
         if gap is not None:
             text += f", but that of the whole is at most {gap:.2f} times the least possible"
@@ -271,11 +271,11 @@ class Certificate:
         gain = math.exp(-0.5 * math.fsum(map(math.log, factors)) / len(factors))
         if worse:
             return [
-                f"{worse} of {len(factors)} answers are less accurate than alone, one by one; on "
-                f"average they are {gain:.1f} times as accurate"
+                f"{worse} of {len(factors)} statements are less accurate than alone, one by one; "
+                f"on average they are {gain:.1f} times as accurate"
             ]
         return [
-            "each answer is at least as accurate as alone, one by one; on average "
+            "each statement is at least as accurate as alone, one by one; on average "
             f"{gain:.1f} times as accurate"
         ]
 

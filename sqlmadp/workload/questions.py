@@ -9,7 +9,8 @@ statements and a statement's part over its m linear pieces:
 
 in units of 2 / epsilon^2 for the epsilon of the analyst's share.  An analyst's error is the mean
 over statements of the mean over a statement's rows of ``variance / naive variance``: 1 means no
-better than asking one by one.  Multiplying a statement by a constant changes nothing, and equal
+better than asking one by one, and the mean over the rows of any single piece is capped at 1.
+Multiplying a statement by a constant changes nothing, and equal
 statements count once, so repeating one gains nothing; a statement's weight multiplies it in the
 mean.
 
@@ -64,9 +65,9 @@ class Workload:
     """One analyst's questions, each scaled to its part of the analyst's error."""
 
     parts: tuple[tuple[Rows, ...], ...]
-    """By question: rows whose variances add up to the question's part of the error."""
+    """By linear piece of a question: rows whose variances add up to its part of the error."""
     caps: Floats | None = None
-    """By question: the part that the naive answer would have; None where nothing is capped."""
+    """By piece: the part that the naive answer would have; None where nothing is capped."""
 
     @classmethod
     def of(cls, questions: Iterable[Question], measure: Measure = "relative") -> Workload:
@@ -83,9 +84,10 @@ class Workload:
         for each in asked:
             share = float(each.weight / whole)
             root = math.sqrt(share / each.rows) / (len(asked) * np.count_nonzero(each.effects))
-            pieces = zip(each.pieces, each.effects, strict=True)
-            parts.append(tuple(_scaled(rows, float(d), root) for rows, d in pieces if d))
-            caps.append(share)
+            for rows, effect in zip(each.pieces, each.effects, strict=True):
+                if effect:
+                    parts.append((_scaled(rows, float(effect), root),))
+                    caps.append(share * _counted(rows) / each.rows)
         return cls(tuple(parts), np.array(caps))
 
     @classmethod
