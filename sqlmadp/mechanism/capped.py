@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.mechanism.collective import ROUNDING, Collective, Joint
+from sqlmadp.mechanism.collective import QUESTION_ROOM, ROUNDING, Collective, Joint
 from sqlmadp.mechanism.pour import pour
 from sqlmadp.strategy.integers import Strategy, rounded, split_by_scope
 from sqlmadp.strategy.p_identity import MAX_HEIGHT
-from sqlmadp.strategy.search import CAP_SLACK, FEWEST_STEPS, Search, Top, UnmeasuredError
+from sqlmadp.strategy.search import FEWEST_STEPS, Search, Top, UnmeasuredError
 from sqlmadp.strategy.select import as_measured
 from sqlmadp.table.partition import Floats, Partition, common
 from sqlmadp.table.products import Products
@@ -38,17 +38,15 @@ ROOM = 2e-4
 OWN = 0.02
 """Leave at least this part of a column to the vertex's own row in a start."""
 
-TIGHTENED = 4
-"""Search at most this often, each time below caps that are tighter by what was exceeded."""
-
 LIGHTEST = 1e-3
 """Give every block of a start at least this part of the heaviest one's weight."""
 
 MOST_ROWS = 40
 """Keep at most this many rows above every vertex alone of a start, the heaviest ones."""
 
-QUESTION_ROUNDS = 3
-"""Search at most this often, each time with caps for the questions that were above theirs."""
+TURNS = 4
+"""Search at most this often, each time with caps for the questions that were above theirs, and
+tighter ones where somebody was above."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,68 +101,53 @@ def least_capped(
 ) -> Joint | None:
     """Return a strategy near a draft of least weighted error, as far as the caps allow.
 
-    ``feasible_first``: go to where errors are least in units of their caps before that.  None if
-    the draft leaves something unmeasured, is too large to be searched in, or consists of products,
-    whose factors are selected column by column and not weighed by this search.
+    Questions get caps once they were above the naive answer, and searches for weights alone go on
+    below tighter caps where somebody is above theirs.  ``feasible_first``: begin by going to where
+    errors are least in units of their caps.  None if the draft leaves something unmeasured, is too
+    large to be searched in, or consists of products, whose factors are selected column by column
+    and not weighed by this search.
     """
-    active: list[int] = []
+    known = [rows.times(1 / float(collective.whole)) for rows in collective.known]
+    if any(isinstance(block, Products) for block in (*draft.blocks, *draft.fixed, *known)):
+        return None
+    firsts, numbers = collective.distinct
+    parts, limited = collective.questions
+    limits, importance = aims(collective, caps)
+    questions = np.zeros(len(parts), dtype=np.bool_)
+    # In units of the limits: what is aimed at, by different workload and by question.
+    tight, tight_questions = np.ones(len(firsts)), np.ones(len(parts))
     joint = None
-    for _ in range(QUESTION_ROUNDS):
-        search = _Capped(collective, caps, active)
-        found = search.least(draft, move, steps, rounds, feasible_first=feasible_first)
-        if found is None:
-            return joint
-        draft, joint = found, made(collective, found)
-        if not np.isfinite(caps).any() or not within(joint.errors, caps):
-            return joint
-        new = [n for n in collective.exceeded(joint) if n not in active]
-        if not new:
-            return joint
-        active += new
-    return joint
-
-
-@dataclass(frozen=True, eq=False)
-class _Capped:
-    """A search for everyone's error within caps, and within those of some questions."""
-
-    collective: Collective
-    caps: Floats
-    questions: Sequence[int]
-
-    def least(
-        self, draft: Draft, move: bool, steps: int, rounds: int, *, feasible_first: bool
-    ) -> Draft | None:
-        collective, unit = self.collective, float(self.collective.whole)
-        blocks = [*draft.blocks, *draft.fixed, *collective.known]
-        if any(isinstance(block, Products) for block in blocks):
-            return None
-        firsts, _ = collective.distinct
-        parts, limited = collective.questions
-        workloads = [collective.workloads[n] for n in firsts] + [parts[q] for q in self.questions]
-        limits, importance = aims(collective, self.caps)
-        limits = np.append(limits, limited[list(self.questions)] * (1 - ROOM) * unit**2)
-        importance = np.append(importance, np.zeros(len(self.questions)))
-        known = [rows.times(1 / unit) for rows in collective.known]
-        search = Search(draft.blocks, draft.rows, workloads, move=move, known=known)
+    for turn in range(TURNS):
+        active = np.flatnonzero(questions)
+        asked = [collective.workloads[n] for n in firsts] + [parts[n] for n in active]
+        aimed = (limited * tight_questions)[active] * (1 - ROOM) * float(collective.whole) ** 2
+        aimed = np.append(limits * tight, aimed)
+        counted = np.append(importance, np.zeros(len(active)))
+        search = Search(draft.blocks, draft.rows, asked, move=move, known=known)
         if search.affordable < FEWEST_STEPS:
-            return None
+            return joint
         try:
-            start = search.start(draft.weights)
-            if feasible_first:
-                start = search.least(importance=1 / limits, start=start, steps=steps)
-            flat, tighter = start, limits
-            for _ in range(TIGHTENED if feasible_first else 1):
-                flat = search.least(
-                    importance=importance, caps=tighter, start=flat, steps=steps, rounds=rounds
-                )
-                above = float((search.errors(flat)[0] / limits).max())
-                if above <= 1 + CAP_SLACK:
-                    break
-                tighter = tighter / above
+            flat = search.start(draft.weights)
+            if feasible_first and turn == 0:
+                flat = search.least(importance=1 / aimed, start=flat, steps=steps)
+            flat = search.least(
+                importance=counted, caps=aimed, start=flat, steps=steps, rounds=rounds
+            )
         except UnmeasuredError:
-            return None
-        return Draft(draft.blocks, *search.split(flat))
+            return joint
+        draft = Draft(draft.blocks, *search.split(flat))
+        joint = made(collective, draft)
+        inside = within(joint.errors, caps)
+        if not np.isfinite(caps).any() or (move and not inside):
+            return joint
+        reached = collective.questions_reached(joint)
+        above = reached > 1 + QUESTION_ROOM
+        if inside and not above.any():
+            return joint
+        np.minimum.at(tight, numbers, np.where(caps > 0, caps / np.maximum(joint.errors, caps), 1))
+        tight_questions = np.where(above & questions, tight_questions / reached, tight_questions)
+        questions |= above
+    return joint
 
 
 def aims(collective: Collective, caps: Floats) -> tuple[Floats, Floats]:

@@ -40,6 +40,9 @@ Workload = tuple[Rows, ...]
 ROUNDING = 1e-11
 """Take an error to be within its cap if it is above by at most this part."""
 
+QUESTION_ROOM = CAP_ROOM * (1 + ROUNDING) + ROUNDING
+"""Take a question to be within its cap if it is above by at most this part."""
+
 MOST_PARTS = 1 << 14
 """Equal parts of the budget that shares may need at most."""
 
@@ -380,13 +383,16 @@ class Collective:
                     found[key] = part, min(limit, found.get(key, (part, math.inf))[1])
         return [part for part, _ in found.values()], np.array([c for _, c in found.values()])
 
-    def exceeded(self, joint: Joint) -> list[int]:
-        """Return the numbers of the questions whose error is above their cap under a strategy."""
+    def questions_reached(self, joint: Joint) -> Floats:
+        """Return the errors of the questions that have a cap, in units of the cap."""
         asked, limits = self.questions
         if not asked:
-            return []
-        errors = self._errors(joint.blocks, joint.total, asked)
-        return [int(n) for n in np.flatnonzero(errors > limits * (1 + CAP_ROOM) * (1 + ROUNDING))]
+            return np.zeros(0)
+        return self._errors(joint.blocks, joint.total, asked) / limits
+
+    def exceeded(self, joint: Joint) -> bool:
+        """Return whether a question's error is above its cap under a strategy."""
+        return bool((self.questions_reached(joint) > 1 + QUESTION_ROOM).any())
 
     @cached_property
     def poured(self) -> Joint:

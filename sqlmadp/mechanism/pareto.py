@@ -48,15 +48,11 @@ from sqlmadp.mechanism.waterfilling import Waterfilling, ratio
 from sqlmadp.strategy.cache import Entry
 from sqlmadp.strategy.integers import Strategy
 from sqlmadp.strategy.layout import (
-    MERGED_SCOPES,
     as_asked,
-    assigned,
-    merges,
     per_scope,
     products,
     weighed,
 )
-from sqlmadp.strategy.search import Top
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
 
@@ -211,7 +207,7 @@ def _weighed(everyone: Collective) -> Iterator[Joint | None]:
     """Yield strategies whose blocks are given, and only their weights searched for.
 
     Utilitarian's, for errors as they are and, if that is not too large, in units of their caps;
-    everyone's own blocks, alone and beside these; scopes merged; and products of partitions.
+    everyone's own blocks, alone and beside these; and products of partitions.
     """
     caps, best = everyone.poured.errors, everyone.for_all
     asked = as_asked(everyone.together)
@@ -223,16 +219,10 @@ def _weighed(everyone: Collective) -> Iterator[Joint | None]:
         even = everyone.select(everyone.weighted(1 / np.where(caps > 0, caps, caps.max())))
         yield everyone.read_by_all(even.blocks, even.total)
         besides = [[], [even], [even, best]]
-    drafts = [side_by_side([*own, *unpoured(b, [1] * len(b))]) for b in besides]
-    workload = per_scope(asked)
-    if 1 < len(workload) <= MERGED_SCOPES:
-        for scopes in merges(workload)[-2:]:
-            blocks = assigned(workload, scopes)
-            plain: list[Top] = [None] * len(blocks)
-            drafts.append(Draft(blocks, np.cbrt([b.square_sum for b in blocks]), plain))
-    for draft in drafts:
+    for beside in besides:
+        draft = side_by_side([*own, *unpoured(beside, [1] * len(beside))])
         yield least_capped(everyone, draft, caps, move=False, feasible_first=True)
-    weighable = products(asked) if len(workload) > 1 else []
+    weighable = products(asked) if len(per_scope(asked)) > 1 else []
     if len(weighable) > 1:
         limits, importance = aims(everyone, caps)
         workloads = [everyone.workloads[n] for n in everyone.distinct[0]]
