@@ -144,7 +144,10 @@ def least_capped(
         above = reached > 1 + QUESTION_ROOM
         if inside and not above.any():
             return joint
-        np.minimum.at(tight, numbers, np.where(caps > 0, caps / np.maximum(joint.errors, caps), 1))
+        over = joint.errors > caps
+        excess = np.ones(len(tight))
+        np.maximum.at(excess, np.array(numbers)[over], joint.errors[over] / caps[over])
+        tight /= excess
         tight_questions = np.where(above & questions, tight_questions / reached, tight_questions)
         questions |= above
     return joint
