@@ -14,21 +14,13 @@ from typing import Any, NoReturn
 
 import click
 
-from sqlmadp.cli.auditing import audit
-from sqlmadp.cli.experimenting import INTERRUPTED, experiment
-from sqlmadp.cli.interrupts import remember
-from sqlmadp.cli.ledgers import ledger
-from sqlmadp.cli.planning import check, plan
-from sqlmadp.cli.releasing import query, release
-from sqlmadp.cli.reporting import report
-from sqlmadp.cli.schemas import schema
-from sqlmadp.cli.staged import staged
-from sqlmadp.cli.starting import init
+from sqlmadp.cli import audit, experiment, init, ledger, plan, query, release, report, schema
+from sqlmadp.cli.options import INTERRUPTED, remember
 from sqlmadp.errors import Error
 from sqlmadp.release.bug_report import unforeseen
 
 DEBUG = "sqlmadp.debug"
-AGAIN = "if a release was recorded, running it again returns the same answers and spends nothing"
+AGAIN = "; if a release was recorded, running it again returns the same answers and spends nothing"
 
 
 class _Refusing(click.Group):
@@ -48,13 +40,13 @@ class _Refusing(click.Group):
             if error.errno == errno.EPIPE:
                 raise  # Whoever read the results has gone; click ends quietly.
             what = error.filename or "standard output"
-            click.echo(f"{what} could not be used ({error.strerror}); {AGAIN}", err=True)
+            click.echo(f"{what} could not be used ({error.strerror}){_again(ctx)}", err=True)
             ctx.exit(1)
         except RecursionError:
             click.echo("a file nests too deeply to be read; nothing was spent", err=True)
             ctx.exit(1)
         except MemoryError:
-            click.echo(f"there is not enough memory for this; {AGAIN}", err=True)
+            click.echo(f"there is not enough memory for this{_again(ctx)}", err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
             _interrupted(ctx)
@@ -72,8 +64,13 @@ def _debug(ctx: click.Context) -> None:
         click.echo(traceback.format_exc(), err=True)
 
 
+def _again(ctx: click.Context) -> str:
+    """Return what to do after a release that did not end; nothing else can have spent."""
+    return AGAIN if ctx.invoked_subcommand == "release" else ""
+
+
 def _interrupted(ctx: click.Context) -> NoReturn:
-    click.echo(f"\ninterrupted; {AGAIN}", err=True)
+    click.echo(f"\ninterrupted{_again(ctx)}", err=True)
     ctx.exit(INTERRUPTED)
 
 
@@ -112,7 +109,10 @@ def _with_debug(command: click.Command) -> None:
         command.params.append(_debug_option())
 
 
-_COMMANDS = (init, check, plan, staged, release, query, report, ledger, audit, experiment, schema)
+_COMMANDS: tuple[click.Command, ...] = (
+    *(init.init, plan.check, plan.plan, query.staged, release.release, query.query),
+    *(report.report, ledger.ledger, audit.audit, experiment.experiment, schema.schema),
+)
 for _command in _COMMANDS:
     _with_debug(_command)
     main.add_command(_command)

@@ -22,24 +22,30 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
 from sqlmadp import errors
 from sqlmadp.answer.result import Result
-from sqlmadp.dbapi.cursor import Cursor
-from sqlmadp.dbapi.executed import Answered, Executed, Pending
-from sqlmadp.dbapi.probe import probed
-from sqlmadp.dbapi.session import Session
+from sqlmadp.dbapi.cursor import Answered, Cursor, Executed, Pending
+from sqlmadp.dbapi.session import Session, probed
 from sqlmadp.errors import InterfaceError, NotSupportedError, ProgrammingError
 from sqlmadp.files.plan import Plan
 from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.certificate import Certificate
 from sqlmadp.sql.limits import Limits
-from sqlmadp.sql.parameters import Parameters, is_sql_text, with_parameters
-from sqlmadp.sql.statements import Statement, explained, handed_in, split, withdrawn
+from sqlmadp.sql.statements import (
+    Parameters,
+    Statement,
+    explained,
+    handed_in,
+    is_sql_text,
+    split,
+    with_parameters,
+    withdrawn,
+)
 
 MAX_COPIED = 300
 """Repeat statements of at most this many characters in a message, to be copied."""
@@ -52,16 +58,19 @@ def connect(
     dialect: str | None = None,
     errors: bool = False,
     stage: bool = True,
+    progress: Callable[[str], None] | bool = False,
 ) -> Connection:
     """Return a connection of one analyst to a plan, given as a file or as an open plan.
 
     ``dialect`` is that of the SQL on this connection; the plan's own otherwise.  With ``errors``
     three columns follow every answer ``n`` in all rows: n_stderr, its standard error, and n_low and
     n_high, the ends of its 95% interval.  ``stage=False`` is for tools that commit by themselves:
-    ``commit`` does nothing then, and only ``HAND IN`` hands a statement in.
+    ``commit`` does nothing then, and only ``HAND IN`` hands a statement in.  ``progress`` is told
+    the name of each stage of what can take long, expected errors before the release; True shows a
+    bar, in notebooks too.
     """
     path = plan.path if isinstance(plan, Plan) else Path(plan)
-    return Connection(path, analyst, dialect, errors=errors, stage=stage)
+    return Connection(path, analyst, dialect, errors=errors, stage=stage, progress=progress)
 
 
 def _no_two_phases(*_: object) -> NoReturn:
@@ -93,6 +102,7 @@ class Connection:
         *,
         errors: bool = False,
         stage: bool = True,
+        progress: Callable[[str], None] | bool = False,
     ) -> None:
         """Open the plan at ``path``; use `connect`."""
         self._dialect, self._errors, self._stage = dialect, errors, stage
@@ -101,7 +111,7 @@ class Connection:
         """What the last commit, rollback or close did with what was staged."""
         self._lock = threading.RLock()
         with reporting():
-            self._session: Session | None = Session(path, analyst)
+            self._session: Session | None = Session(path, analyst, progress)
 
     def cursor(self) -> Cursor:
         """Return a new cursor."""

@@ -4,13 +4,19 @@ It opens the plan, binds the analyst's statements, works out expected errors fro
 workloads, hands statements in, and notices the release.  Other analysts' statements are bound
 here too, since expected errors depend on them; nothing of them is shown, their mistakes
 included.
+
+Notebook magics and BI tools send *probes*, ``SELECT * FROM t WHERE 1 = 0``, and read the names and
+types of what comes back.  A probe returns no row of any table, so the schema alone answers it,
+before the release and after, and it is no part of any workload.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +24,6 @@ from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
-from sqlmadp.dbapi.results import Results
 from sqlmadp.errors import NotReleasedError, OperationalError, ProgrammingError, SqlError
 from sqlmadp.files.analysts import Analyst
 from sqlmadp.files.plan import Plan
@@ -29,6 +34,7 @@ from sqlmadp.release.explain import explain_statement
 from sqlmadp.release.release import Release, find, select
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.release.trial import try_statement
+from sqlmadp.show.progress import Report, told
 from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
@@ -57,9 +63,11 @@ class _Forecast:
 class Session:
     """One analyst's view of one plan.  Belongs to one thread at a time."""
 
-    def __init__(self, path: Path, analyst: str) -> None:
+    def __init__(
+        self, path: Path, analyst: str, progress: Callable[[str], None] | bool = False
+    ) -> None:
         """Open the plan at ``path``; raises for a mistake in it or in the analyst's own files."""
-        self.path, self.analyst = path, analyst
+        self.path, self.analyst, self._progress = path, analyst, progress
         self._release: Release | None = None
         self._seen: Seen | None = None
         self._plan = Plan.open(path)
@@ -244,7 +252,12 @@ class Session:
         release = self.look()
         if release is not None:
             return release.certificate.only(self.analyst)
-        return certify(self._forecast(staged).asked).only(self.analyst)
+        asked = self._forecast(staged).asked
+        with told(self._progress, 1) as report:
+            found = certify(
+                asked, progress=lambda done, total: report(f"certifying: {done} of {total}")
+            )
+        return found.only(self.analyst)
 
     def pending(self, what: str) -> NotReleasedError:
         """Return the error that says why there are no rows, and what happens next."""
@@ -287,13 +300,18 @@ class Session:
         added = new_statements([*staged, *last], self._own())
         key = tuple(statement.text for statement in added)
         if key not in self._forecasts:
-            asked = self._sound({self.analyst: added})
-            self._forecasts = {key: _forecast(asked, self.analyst)}
+            with told(self._progress, 2) as report:
+                report("binding statements")
+                asked = self._sound({self.analyst: added})
+                self._forecasts = {key: _forecast(asked, self.analyst, report)}
         return self._forecasts[key]
 
 
-def _forecast(asked: BoundPlan, analyst: str) -> _Forecast:
+def _forecast(asked: BoundPlan, analyst: str, report: Report) -> _Forecast:
     number = [each.name for each in asked.plan.analysts].index(analyst)
+    asked.collective.progress = lambda done, total: report(
+        f"selecting a strategy: {done} of {total} analysts"
+    )
     strategy = select(asked)
     blocks = unit_noise(strategy, asked.epsilon_per_record)
     read = tuple(blocks[place] for place in strategy.reads[number])
@@ -325,3 +343,52 @@ def _state(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+_NAME = r'(?:"((?:[^"]|"")+)"|([A-Za-z_]\w*))'
+_PROBE = re.compile(
+    rf"\s*SELECT\s+\*\s+FROM\s+{_NAME}\s+(?:WHERE\s+(?:1\s*=\s*0|0\s*=\s*1|FALSE)|LIMIT\s+0)\s*",
+    re.IGNORECASE,
+)
+
+
+def probed(text: str, tables: Mapping[str, tuple[tuple[str, str, bool], ...]]) -> Result | None:
+    """Return the empty result of a probe of a declared table; None if the text is no probe."""
+    found = _PROBE.fullmatch(text)
+    if found is None:
+        return None
+    name = found[1].replace('""', '"') if found[1] else found[2]
+    for table, columns in tables.items():
+        if table.casefold() == name.casefold():
+            return Result(tuple((column, kind) for column, kind, _ in columns), (), {})
+    return None
+
+
+MOST_RESULTS = 1000
+MOST_ROWS = 200_000
+"""Results and rows that are kept; those not asked for longest go first."""
+
+
+class Results:
+    """The results asked for last, by the dialect and text of their statements."""
+
+    def __init__(self) -> None:
+        self._results: OrderedDict[tuple[str, str], Result] = OrderedDict()
+        self._rows = 0
+
+    def get(self, key: tuple[str, str]) -> Result | None:
+        """Return the rows of a statement, if they are kept."""
+        if key not in self._results:
+            return None
+        self._results.move_to_end(key)
+        return self._results[key]
+
+    def put(self, key: tuple[str, str], result: Result) -> None:
+        """Keep the rows of a statement, and forget others as far as needed."""
+        if len(result) > MOST_ROWS:
+            return
+        self._results[key] = result
+        self._rows += len(result)
+        while len(self._results) > MOST_RESULTS or self._rows > MOST_ROWS:
+            _, forgotten = self._results.popitem(last=False)
+            self._rows -= len(forgotten)

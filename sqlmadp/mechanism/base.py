@@ -61,6 +61,8 @@ class Mechanism(ABC):
     """Whether the order in which analysts are listed matters."""
     separate: ClassVar[bool] = False
     """Whether everybody reads nothing but the rows of their own strategy."""
+    adaptive: ClassVar[bool] = True
+    """Whether what is measured depends on what was asked."""
     capped_at: ClassVar[str] = ""
     """What nobody's error may be above, in words; empty if a search has no such caps."""
 

@@ -57,6 +57,7 @@ class Identity(Mechanism):
     name = "identity"
     rule = "every combination of declared values is counted, whatever was asked"
     promise = BOTH
+    adaptive = False
 
     def _choose(self, collective: Collective) -> Joint:
         columns = {c: n for c, n in sorted(collective.columns.items()) if not is_joint(c)}

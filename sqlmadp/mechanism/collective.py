@@ -131,6 +131,8 @@ class Collective:
         self._selected: dict[str, Strategy] = {}
         self.memory: dict[object, object] = {}
         """What mechanisms worked out for this collective and parts of it, by keys of their own."""
+        self.progress: Callable[[int, int], None] = lambda done, total: None
+        """Told how many analysts have a strategy of their own, of all."""
 
     @classmethod
     def asking(
@@ -320,8 +322,9 @@ class Collective:
     @cached_property
     def strategies(self) -> list[Strategy]:
         """Everyone's own strategy, which does not depend on how often everything is repeated."""
-        found = []
+        found: list[Strategy] = []
         for workload, capped in zip(self.workloads, self.capped, strict=True):
+            self.progress(len(found), len(self))
             once = workload if capped.parts else without_repetition(workload)
             own = self.select(once, capped)
             found.append(own if once is workload else recertified(own, workload))

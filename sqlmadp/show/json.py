@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from sqlmadp.answer.files import as_json
-from sqlmadp.answer.result import Result
+from sqlmadp.answer.result import Result, as_json
 from sqlmadp.errors import Error, NotSupportedError, Problem
 from sqlmadp.mechanism.fairness import Bounds, Cap
 from sqlmadp.private import Ledger
@@ -155,8 +154,15 @@ def _standings(certificate: Certificate) -> dict[str, Any]:
             "ratio": standing.ratio,
             "interference": dict(standing.interference),
             "interference_within_agreement": dict(standing.within_agreement),
+            **({"plainer": list(standing.plainer)} if standing.plainer else {}),
             "queries": [
-                {"name": each.name, "rows": each.rows, "rmse": each.rmse, "factor": each.factor}
+                {
+                    "name": each.name,
+                    "rows": each.rows,
+                    "rmse": each.rmse,
+                    "factor": each.factor,
+                    "columns": [{"name": name, "rmse": rmse} for name, rmse in each.columns],
+                }
                 for each in standing.statements
             ],
         }

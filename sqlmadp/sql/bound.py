@@ -19,10 +19,10 @@ from sqlmadp.errors import Problem
 from sqlmadp.sql.aggregates import PieceKind
 from sqlmadp.sql.dialects import kind_of_dialect
 from sqlmadp.sql.evaluate import Argument, Texts
-from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.hints import Undeclared
+from sqlmadp.sql.linear import Kind
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.undeclared import Undeclared
 from sqlmadp.table.domain import PublicTable
 from sqlmadp.table.rows import Rows
 
@@ -59,7 +59,9 @@ class BoundPiece:
     @property
     def width(self) -> int:
         """Return how many rows a group has."""
-        return max(1, len(self.argument.texts)) if self.kind == "histogram" and self.argument else 1
+        if self.kind != "histogram" or self.argument is None:
+            return 1
+        return max(1, len(self.argument.numbers))
 
 
 @dataclass(frozen=True, eq=False)

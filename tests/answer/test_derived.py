@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sqlmadp.answer.derived import derive
-from sqlmadp.answer.quantiles import running_counts
+from sqlmadp.answer.derived import derive, running_counts
 from sqlmadp.sql.bind import bind
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
@@ -51,6 +50,20 @@ def test_an_estimated_count_of_nothing_has_no_value(name):
 def test_a_variance_is_neither_negative_nor_larger_than_the_bounds_allow():
     sql = "SELECT sex, VAR_POP(age) FROM people GROUP BY sex"
     assert derived(sql, [50, 50], [10, 10], [100, 9000]) == [[0.0, 9**2 / 4]]
+
+
+def test_the_error_of_least_squares_breaks_no_tie_and_leaves_no_variance():
+    below, above = 1 - 1e-15, 1 + 1e-15
+    histogram = [0.0, 3 * below, 3 * above, 1] + [0.0] * 6
+    assert derived("SELECT MODE(age) FROM people", histogram) == [["1"]]
+    sql = "SELECT sex, SUM(age / 2) FROM people GROUP BY sex"
+    assert derived(sql, [2.5 * below, 2.5 * above]) == [[2.5, 2.5]]
+    sql = "SELECT sex, STDDEV_POP(age / 10) FROM people GROUP BY sex"
+    answers = [0.3 * above, 0.9 * below], [3, 9 * above], [0.03 * above, 0.09 * above]
+    assert derived(sql, *answers) == [[0.0, 0.0]]
+    sql = "SELECT REGR_SLOPE(age, age / 10) FROM people"
+    ((slope,),) = derived(sql, [3], [0.3 * above], [3], [0.03 * above], [3], [0.3])
+    assert np.isnan(slope)
 
 
 def test_a_correlation_lies_between_minus_one_and_one():

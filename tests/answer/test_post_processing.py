@@ -105,9 +105,9 @@ def test_an_option_is_true_or_false(plans):
         with_options(plans.write(QUESTIONS), nonnegative='"yes"')
 
 
-def test_what_is_too_large_to_process_is_refused_before_anything_is_spent(plans, monkeypatch):
-    monkeypatch.setattr("sqlmadp.answer.processing.MAX_CELLS", 5)
-    path = plans.write(QUESTIONS)
+def test_what_is_too_large_to_process_is_refused_before_anything_is_spent(plans):
+    fine = "SELECT age, day, {}, COUNT(*) AS n FROM visits GROUP BY ALL;"
+    path = plans.write({"ann": fine.format("sex, smoker"), "bob": fine.format("cost > 9, sex")})
     with pytest.raises(NotSupportedError, match="they change no release"):
         release(with_options(path, consistent="true"))
     assert release(with_options(path)).spent == 1

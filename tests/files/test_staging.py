@@ -101,13 +101,12 @@ def test_a_commit_that_is_killed_leaves_the_file_as_it_was(file):
     assert [s.text for s in staged_statements(file)] == ["SELECT 1"]
 
 
-def test_releases_share_the_lock_and_a_commit_does_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(staging, "_WAIT_SECONDS", 0.05)
+def test_releases_share_the_lock_and_a_commit_does_not(tmp_path):
     one, other = held(tmp_path, shared=True), held(tmp_path, shared=True)
     refused = pytest.raises(OperationalError, match="under way for")
-    with one, other, refused, held(tmp_path):
+    with one, other, refused, held(tmp_path, seconds=0.05):
         pass
-    with held(tmp_path), refused, held(tmp_path, shared=True):
+    with held(tmp_path), refused, held(tmp_path, shared=True, seconds=0.05):
         pass
     with held(tmp_path):
         pass

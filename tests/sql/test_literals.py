@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlmadp.sql.parameters import is_sql_text, literal
+from sqlmadp.sql.statements import is_sql_text, literal
 
 texts = st.text().filter(is_sql_text)
 values = st.one_of(

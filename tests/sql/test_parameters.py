@@ -4,8 +4,7 @@ import duckdb
 import pytest
 
 from sqlmadp.errors import SqlError
-from sqlmadp.sql.parameters import with_parameters
-from sqlmadp.sql.statements import split
+from sqlmadp.sql.statements import split, with_parameters
 
 
 def text(sql: str, values) -> str:

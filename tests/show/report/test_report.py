@@ -17,10 +17,8 @@ from sqlmadp.cli import main
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.show.report import write_report
-from sqlmadp.show.report.content import gather
-from sqlmadp.show.report.markup import Markup, element
-from sqlmadp.show.report.measured import weight
-from sqlmadp.show.report.tables import MAX_CSV_BYTES, download
+from sqlmadp.show.report.content import gather, weight
+from sqlmadp.show.report.markup import MAX_CSV_BYTES, Markup, download, element
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 
@@ -274,7 +272,7 @@ def test_every_table_can_be_downloaded_with_all_its_digits(plans):
     assert files["fairness.csv"][0][:2] == ["analyst", "share"]
     assert [row[0] for row in files["fairness.csv"][1:]] == ["alice", "bob"]
     accuracy = release.certificate.analysts["alice"].statements[0]
-    stated = ["ages", "alice", "20", repr(accuracy.rmse), repr(accuracy.factor)]
+    stated = ["ages", "alice", "n", "20", repr(accuracy.rmse), repr(accuracy.factor)]
     assert files["accuracy.csv"][1] == stated
 
 

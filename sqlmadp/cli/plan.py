@@ -19,8 +19,8 @@ from sqlmadp.cli.options import (
     skipping,
 )
 from sqlmadp.errors import InputError
-from sqlmadp.files.exact_numbers import exact
 from sqlmadp.files.plan import Plan
+from sqlmadp.files.toml import exact
 
 
 @click.command()
