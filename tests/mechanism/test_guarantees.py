@@ -135,7 +135,6 @@ def over_one_column(matrix: np.ndarray) -> list[Rows]:
     return [Rows.reduced(("cell",), finest, sparse.csr_array(matrix))]
 
 
-@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("seed", quick_first(3, range(10)))
 def test_splitting_into_two_analysts_gains_nothing_under_waterfilling(seed: int) -> None:
     plain = random_collective(seed)
