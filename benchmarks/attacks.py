@@ -5,7 +5,7 @@
     python benchmarks/attacks.py order                      (needs strace)
 
 `kills` kills releases at random moments.  `faults` lets strace kill a release, or fail one of
-its calls with EIO or ENOSPC, at every file-system call on its own files, one call a run (it is
+its calls with EIO or ENOSPC, at every file-system call on its own files, one call per run (it is
 killed only at calls that change something: a kill at another is a kill at the next of those).
 `order` looks at one release's calls: the commit must be synced before the first byte of an answer
 is written.  After each attack the ledger must be sound, every answer that was seen must have its
@@ -152,7 +152,7 @@ def calls_of(victims, folder):
 
 
 def faults(victims, folder, fault, only, skip):
-    """Let every file-system call of a release go wrong in one way, one call a run."""
+    """Let every file-system call of a release go wrong in one way, one call per run."""
     found = calls_of(victims, folder)
     kinds = collections.Counter(call for call, _ in found)
     print(f"a release makes {len(found)} calls on its own files: {dict(kinds)}", flush=True)
@@ -214,7 +214,7 @@ def main():
     parser.add_argument("attack", choices=("kills", "faults", "order"))
     parser.add_argument("--fault", choices=("KILL", "EIO", "ENOSPC"), default="KILL")
     parser.add_argument("--calls", nargs="*", help="only these calls, such as pwrite64 fsync")
-    parser.add_argument("--skip", type=int, default=0, help="leave out so many of them")
+    parser.add_argument("--skip", type=int, default=0, help="leave out this many of them")
     parser.add_argument("--number", type=int, default=1000, help="how many kills")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, Victims() as victims:

@@ -13,7 +13,7 @@ def text(sql: str, values) -> str:
 
 
 def value(sql: str, values) -> object:
-    """Return what DuckDB makes of a statement with its values."""
+    """Return DuckDB's rows of a statement with its values."""
     return duckdb.execute(text(sql, values)).fetchone()
 
 
