@@ -9,12 +9,13 @@ ledger that the table is charged to.  A ledger whose chain does not hold that ha
 
 A table in a database server is only ever read, so its note is kept on this machine, in the
 curator's own folder for such notes, under the hash of the table's identity.  The notes of all that
-a table shares records with (see `engines.identity`) are heeded as well.  A note that cannot be
+a table shares records with (see `engines.files`) are heeded as well.  A note that cannot be
 written is reported; a copy of the table has none, nor does a server's table on another machine.
 PROOF.md says what is then not noticed.
 
 A process may end between a charge and its note.  So the names that a charge is noted for are
-stored with the measurement, and whoever returns that brings the notes up to date.
+stored with the measurement, and `stored` brings their notes up to date.  Notes are
+written while the ledger is held, so none goes back to an earlier hash.
 
 Guarantee  Once the note is there, no release of the table, of a part of it or of what it is part of
            is charged to a ledger whose chain does not continue the noted one.  Nothing stored is
@@ -36,7 +37,7 @@ import msgspec
 from sqlmadp.errors import LedgerError
 from sqlmadp.private.engines.identity import Identity
 from sqlmadp.private.ledger import Ledger
-from sqlmadp.private.ledger_file import sync_folder
+from sqlmadp.private.ledger_file import refusing, sync_folder
 from sqlmadp.private.measurement import Measurement
 
 SUFFIX = ".ledger-head"
@@ -50,16 +51,15 @@ def silent(_: str) -> None:
     """Take a notice and say nothing."""
 
 
-def bind(identity: Identity, ledger: Ledger, notice: Notice = silent) -> None:
-    """Note the ledger of a table, or raise LedgerError if another one is noted."""
+def bind(identity: Identity, ledger: Ledger) -> None:
+    """Note the ledger of a table, or raise LedgerError if another one is noted.
+
+    `update_notes` reports what cannot be written, once there is a charge to note.
+    """
     check_binding(identity, ledger.path, lambda: ledger.heads)
     for name in identity.names:
-        note = note_of(name)
-        if not note.exists() and not _write(note, name, ledger, ledger.head, new=True):
-            notice(
-                f"note: {str(note)!r} cannot be written, so a release of this table against "
-                "another ledger would not be noticed; make its folder writable"
-            )
+        if not (note := note_of(name)).exists():
+            _write(note, name, ledger, ledger.head, new=True)
     check_binding(identity, ledger.path, lambda: ledger.heads)  # Two may have come at once.
 
 
@@ -83,19 +83,15 @@ def stored(ledger: Ledger, release: str, notice: Notice = silent) -> Measurement
 
 
 def update_notes(names: Iterable[str], ledger: Ledger, notice: Notice = silent) -> None:
-    """Note the ledger's last hash wherever an earlier one of it is noted."""
+    """Note the ledger's last hash wherever an earlier one of it is noted, or nothing is."""
     for name in names:
         note = note_of(name)
-        # Again after each write: another process may have charged more meanwhile, and its
-        # note may have been replaced by ours.
-        while (head := _later(note, ledger)) is not None:
-            if not _write(note, name, ledger, head, new=False):
-                notice(
-                    f"note: {str(note)!r} cannot be brought up to date, so an older copy of "
-                    f"ledger {str(ledger.path)!r} would not be noticed; make it and its folder "
-                    "writable, and run the command again"
-                )
-                break
+        if _is_behind(note, name, ledger) and not _updated(note, name, ledger):
+            notice(
+                f"note: {str(note)!r} cannot be brought up to date, so an older copy of ledger "
+                f"{str(ledger.path)!r}, or another ledger, would not be noticed; make both "
+                "folders writable, and run the command again"
+            )
 
 
 def note_of(name: str) -> Path:
@@ -144,11 +140,23 @@ def _check(note: Path, path: Path, heads: Callable[[], Sequence[str]]) -> None:
         )
 
 
-def _later(note: Path, ledger: Ledger) -> str | None:
-    """Return the ledger's head if the note has an earlier one of its chain."""
+def _is_behind(note: Path, name: str, ledger: Ledger) -> bool:
+    """Return whether the note has an earlier hash of the ledger, or is missing next to a table."""
+    if not note.exists():
+        return not name.startswith("file:") or Path(name.removeprefix("file:")).exists()
     noted = _read(note)
-    *earlier, head = ledger.heads
-    return head if noted is not None and noted.head in earlier else None
+    return noted is not None and noted.head in ledger.heads[:-1]
+
+
+def _updated(note: Path, name: str, ledger: Ledger) -> bool:
+    """Bring the note up to date while nobody else charges; return whether it is."""
+    try:
+        with refusing(ledger.path, "is busy"), ledger.held():  # So no note goes back to an earlier hash.
+            return not _is_behind(note, name, ledger) or _write(
+                note, name, ledger, ledger.head, new=not note.exists()
+            )
+    except LedgerError:
+        return False
 
 
 def _write(note: Path, name: str, ledger: Ledger, head: str, *, new: bool) -> bool:

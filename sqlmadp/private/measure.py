@@ -104,7 +104,7 @@ def measure(
         if (known := stored(ledger, release, notice)) is not None:
             return known  # Another process completed it while this one prepared.
         ledger.require(epsilon)  # Its name is on the disk before anything is charged to it.
-        bind(engine.identity, ledger, notice)
+        bind(engine.identity, ledger)
         values = _noisy_answers_or_none(engine, domain, strategy)
     finally:
         engine.close()
