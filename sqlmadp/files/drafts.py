@@ -54,7 +54,7 @@ def draft(source: Source, table: str, *, trusted_values: bool = False) -> str:
     """Return the text of a first schema file; reads no value unless the curator trusts all."""
     engine = open_engine(source, table=table)
     try:
-        columns = engine.catalogue()
+        columns = engine.columns
         if not trusted_values:
             parts = [_section(column, None) for column in columns]
         else:
@@ -195,7 +195,7 @@ def allowed_values(column: SourceColumn) -> Allowed:
 
 def catalogue_notes(engine: Engine, domain: Domain) -> tuple[Problem, ...]:
     """Return one note for every complete column into which the catalogue lets something else."""
-    stored = {column.name.casefold(): column for column in engine.catalogue()}
+    stored = {column.name.casefold(): column for column in engine.columns}
     found = []
     if len(stored) == 1 and next(iter(stored.values())).kind == "untyped text":
         found.append(

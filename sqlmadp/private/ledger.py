@@ -235,16 +235,18 @@ class Ledger:
         """
         encoded = measurement.encode()
         self.make()
-        with refusing(
-            self.path,
-            "could not record the release; nothing is shown. Run it again: "
-            "if it was recorded after all, it returns the same answers and spends nothing",
+        with (
+            refusing(
+                self.path,
+                "could not record the release; nothing is shown. Run it again: "
+                "if it was recorded after all, it returns the same answers and spends nothing",
+            ),
+            self.held(),
         ):
-            with self.held():
-                charges = self.charges
-                if all(charge.release != measurement.release for charge in charges):
-                    self._require_budget(measurement.epsilon, measured=True)
-                    self._insert(measurement, encoded, analysts, mechanism, len(charges) + 1)
+            charges = self.charges
+            if all(charge.release != measurement.release for charge in charges):
+                self._require_budget(measurement.epsilon, measured=True)
+                self._insert(measurement, encoded, analysts, mechanism, len(charges) + 1)
         stored = self.find(measurement.release)
         if stored is None:
             raise broken(self.path, "a release that was just recorded is not there")

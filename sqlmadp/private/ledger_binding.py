@@ -35,7 +35,7 @@ from pathlib import Path
 import msgspec
 
 from sqlmadp.errors import LedgerError
-from sqlmadp.private.engines.identity import Identity
+from sqlmadp.private.engines import Identity
 from sqlmadp.private.ledger import Ledger
 from sqlmadp.private.ledger_file import refusing, sync_folder
 from sqlmadp.private.measurement import Measurement
@@ -151,7 +151,10 @@ def _is_behind(note: Path, name: str, ledger: Ledger) -> bool:
 def _updated(note: Path, name: str, ledger: Ledger) -> bool:
     """Bring the note up to date while nobody else charges; return whether it is."""
     try:
-        with refusing(ledger.path, "is busy"), ledger.held():  # So no note goes back to an earlier hash.
+        with (
+            refusing(ledger.path, "is busy"),
+            ledger.held(),
+        ):  # So no note goes back to an earlier hash.
             return not _is_behind(note, name, ledger) or _write(
                 note, name, ledger, ledger.head, new=not note.exists()
             )

@@ -16,7 +16,7 @@ from fractions import Fraction
 from sqlmadp.errors import InputError
 from sqlmadp.files.plan import Plan
 from sqlmadp.private import Ledger
-from sqlmadp.private.engines.identity import Identity
+from sqlmadp.private.engines import Identity
 from sqlmadp.private.ledger_binding import check_binding
 from sqlmadp.private.ledger_file import check_place
 from sqlmadp.release.bound_plan import Asked

@@ -15,8 +15,8 @@ from sqlmadp.cli import main
 from sqlmadp.errors import LedgerError
 from sqlmadp.files.plan import Plan
 from sqlmadp.private import Ledger, ledger_binding
-from sqlmadp.private.engines import Source, open_engine
-from sqlmadp.private.engines.identity import Identity, identity_of_files, split_location
+from sqlmadp.private.engines import Identity, Source, open_engine
+from sqlmadp.private.engines.files import identity_of_files, split_location
 from sqlmadp.private.ledger_binding import bind, note_of
 
 

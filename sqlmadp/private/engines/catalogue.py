@@ -43,7 +43,7 @@ def check_catalogue(engine: Engine, domain: Domain) -> None:
 
 def catalogue_problems(engine: Engine, domain: Domain) -> tuple[Problem, ...]:
     """Return one problem for every column that the source does not hold as it should."""
-    catalogue = engine.catalogue()
+    catalogue = engine.columns
     found = [
         _problem(
             engine.location,
@@ -80,7 +80,7 @@ def source_columns(engine: Engine, domain: Domain) -> dict[str, SourceColumn]:
 
 def source_column(engine: Engine, name: str) -> SourceColumn:
     """Return the source's column of that name, in any case, as SQL does."""
-    by_name = {column.name.casefold(): column for column in engine.catalogue()}
+    by_name = {column.name.casefold(): column for column in engine.columns}
     return by_name[name.casefold()]
 
 

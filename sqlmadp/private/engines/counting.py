@@ -111,7 +111,7 @@ def counting_select(
         factors = [exp.column(f"s{used.index(key)}") for key, power in moment for _ in range(power)]
         # Wide before it is multiplied: an overflow would depend on a record.
         product = reduce(operator.mul, factors[1:], engine.wide(factors[0]))
-        text = exp.cast(engine.summed(product), "VARCHAR")
+        text = exp.cast(exp.Sum(this=product), "VARCHAR")
         select = select.select(text.as_(f"m{number}"))
     names = [exp.column(f"k{number}") for number in range(len(used))]
     select = select.from_(_coded(engine, domain, columns, used).subquery("coded"))
@@ -268,7 +268,7 @@ def _kept(
         kept.append(_place(len(domain.columns)).as_("place"))
         if domain.unit.nulls == "drop":
             inside.append(exp.column("unit").is_(exp.null()).not_())
-    records = exp.select(*typed).from_(engine.relation()).subquery("typed")
+    records = exp.select(*typed).from_(engine.relation.copy()).subquery("typed")
     select = exp.select(*(kept or [exp.Literal.number(1).as_("one")])).from_(records)
     for values, equal in numbered:
         select = select.join(values, on=equal, join_type="left")
@@ -301,7 +301,7 @@ def _hash(engine: Engine, domain: Domain, unit: Unit) -> exp.Expression:
     does not depend on the values counted; a table that has nothing else leaves only those.
     """
     declared = {column.name.casefold() for column in domain.columns}
-    plain = [column.name for column in engine.catalogue() if column.kind in PLAIN]
+    plain = [column.name for column in engine.columns if column.kind in PLAIN]
     others = [name for name in plain if name.casefold() not in declared]
     own = [name for name in others if name.casefold() != unit.column.casefold()]
     text: exp.Expression = exp.Literal.string("")

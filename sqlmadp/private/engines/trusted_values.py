@@ -66,7 +66,7 @@ def read_public(table: PublicTable, source: Source, private: str) -> PublicTable
         )
     engine = open_engine(replace(source, location=f"{place}#{name}"), table=name)
     try:
-        columns = [column for column in engine.catalogue() if column.kind in SQL_TYPES]
+        columns = [column for column in engine.columns if column.kind in SQL_TYPES]
         rows = _or_none(engine, columns)
     finally:
         engine.close()
@@ -82,7 +82,7 @@ def read_public(table: PublicTable, source: Source, private: str) -> PublicTable
 def read_values(engine: Engine, column: SourceColumn) -> Values:
     """Return what a column holds, for a curator who asked to see it."""
     value = engine.typed(column, SQL_TYPES[column.kind])
-    inner = exp.select(value.as_("v")).from_(engine.relation()).subquery("typed")
+    inner = exp.select(value.as_("v")).from_(engine.relation.copy()).subquery("typed")
     known: exp.Condition = exp.column("v").is_(exp.null()).not_()
     if SQL_TYPES[column.kind] == "DOUBLE":
         ends = (exp.cast(exp.Literal.string(text), "DOUBLE") for text in ("-1.7e308", "1.7e308"))
@@ -110,7 +110,7 @@ def _or_none(engine: Engine, columns: list[SourceColumn]) -> list[tuple[Value, .
         )
     )
     try:
-        found = engine.counts(select.from_(engine.relation()).limit(MOST_ROWS + 1))
+        found = engine.counts(select.from_(engine.relation.copy()).limit(MOST_ROWS + 1))
         values = [_column(found[f"c{number}"]) for number in range(len(columns))]
     except Exception:
         return None

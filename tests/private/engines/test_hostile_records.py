@@ -309,7 +309,7 @@ def measured(made, capfd, tmp_path):
         scopes = [(), ("age", "word"), ("rate", "size"), ("day",), ("flag",)]
         blocks = [block_of(domain, scope) for scope in scopes]
         engine = open_engine(source, table=domain.table)
-        found = [engine.location, engine.catalogue(), catalogue_problems(engine, domain)]
+        found = [engine.location, engine.columns, catalogue_problems(engine, domain)]
         engine.close()
         with Ledger.open("people.ledger", budget=Fraction(1)) as ledger:
             answers = measure(
