@@ -37,8 +37,8 @@ from sqlmadp.sql.statements import split_each
 from sqlmadp.table.domain import Domain
 from sqlmadp.table.rows import Rows
 
-EXACT = "1000000000"
-"""An epsilon at which the noise rounds to nothing."""
+EXACT = "1000000000000000"
+"""An epsilon at which the noise rounds to nothing, in sums of squares of twelve analysts too."""
 
 ANALYSTS = ["alice", "Dr. Müller", "b o b", "it's", "x" * 30, "ops-2", "年", "select", "A1", "z"]
 ANALYSTS += ["city", "late one"]

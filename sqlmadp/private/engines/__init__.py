@@ -31,10 +31,18 @@ from sqlmadp.errors import SourceError
 from sqlmadp.table.csv_format import CsvFormat
 
 Kind = Literal[
-    "boolean", "integer", "wide integer", "real", "text", "date", "untyped text", "other"
+    "boolean",
+    "integer",
+    "wide integer",
+    "real",
+    "text",
+    "date",
+    "timestamp",
+    "untyped text",
+    "other",
 ]
-"""What a stored type can be cast to; "wide integer" may not fit 64 signed bits, and "untyped
-text" (CSV, folders' names) may hold a value of any type."""
+"""What a stored type can be cast to; "wide integer" may not fit 64 signed bits, a "timestamp" is
+read as its day, and "untyped text" (CSV, folders' names) may hold a value of any type."""
 
 PLAIN: frozenset[Kind] = frozenset(
     {"boolean", "integer", "wide integer", "text", "date", "untyped text"}
@@ -49,6 +57,8 @@ _TYPES: dict[Kind, str] = {
     "real": "float double decimal float4 float8 numeric",
     "text": "varchar enum uuid text bpchar citext name string",
     "date": "date",
+    # In seconds or milliseconds a record can be too large to be cast, and then fails.
+    "timestamp": "timestamp timestamp_ns timestamptz",
 }
 _KINDS = {name: kind for kind, names in _TYPES.items() for name in names.split()}
 

@@ -128,10 +128,11 @@ def open_parquet(source: Source, found: ParquetFiles) -> DuckDbTable:
     whole = parquet_relation(found.files, partitioned=bool(found.partitions))
     try:
         # The order of columns may differ between files: they are read by name.
-        rows, each = quietly(
+        rows, each, unsafe = quietly(
             lambda: (
                 _describe(connection, whole),
                 {frozenset(_describe(connection, parquet_relation([f]))) for f in found.files},
+                _unsafe_timestamps(connection, found.files),
             ),
             f"source {source.shown!r} cannot be opened as a Parquet file; correct 'source'",
         )
@@ -151,6 +152,8 @@ def open_parquet(source: Source, found: ParquetFiles) -> DuckDbTable:
         columns=tuple(
             SourceColumn(name=name, kind="untyped text", native="the name of a folder")
             if name in found.partitions
+            else SourceColumn(name=name, kind="other", native="TIMESTAMP in milliseconds")
+            if name in unsafe
             else SourceColumn(name=name, kind=kind_of(kind), native=_native(kind))
             for name, kind in rows
         ),
@@ -237,6 +240,7 @@ def _locked(
     if allowed:
         connection.execute(f"SET allowed_paths = {path_list(allowed).sql('duckdb')}")
     connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET TimeZone = 'UTC'")  # The day of a timestamp is that in UTC.
     # It would move a cast into the CSV reader, which then skips the lines that the cast fails on.
     connection.execute("SET disabled_optimizers = 'type_pushdown'")
     connection.execute("SET enable_external_access = false")
@@ -250,6 +254,18 @@ def _describe(
     select = exp.select("*").from_(relation.copy())
     rows = connection.execute(f"DESCRIBE {select.sql('duckdb')}").fetchall()
     return [(str(row[0]), str(row[1])) for row in rows]
+
+
+def _unsafe_timestamps(connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> set[str]:
+    """Return the columns of timestamps of which DuckDB cannot read every one that a file can hold.
+
+    It converts milliseconds to microseconds, and fails on a record that is too large for that.
+    """
+    rows = connection.execute(
+        f"SELECT name FROM parquet_schema({path_list(files).sql('duckdb')}) WHERE type = 'INT96' "
+        "OR converted_type = 'TIMESTAMP_MILLIS' OR logical_type LIKE '%MILLIS=MilliSeconds%'"
+    ).fetchall()
+    return {str(name) for (name,) in rows}
 
 
 def _stored(
