@@ -13,9 +13,8 @@ a table shares records with (see `engines.files`) are heeded as well.  A note th
 written is reported; a copy of the table has none, nor does a server's table on another machine.
 PROOF.md says what is then not noticed.
 
-A process may end between a charge and its note.  So the names that a charge is noted for are
-stored with the measurement, and `stored` brings their notes up to date.  Notes are
-written while the ledger is held, so none goes back to an earlier hash.
+A process may end between a charge and its note, so the names to note are stored with the
+measurement, and `stored` brings their notes up to date, while the ledger is held: none goes back.
 
 Guarantee  Once the note is there, no release of the table, of a part of it or of what it is part of
            is charged to a ledger whose chain does not continue the noted one.  Nothing stored is
@@ -29,7 +28,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -45,36 +44,27 @@ NOTED = "noted_for"
 """Where a measurement's metadata lists the names that its charge is noted for."""
 
 Notice = Callable[[str], None]
-
-
-def silent(_: str) -> None:
-    """Take a notice and say nothing."""
+"""Told of a note that cannot be written."""
 
 
 def bind(identity: Identity, ledger: Ledger) -> None:
-    """Note the ledger of a table, or raise LedgerError if another one is noted.
-
-    `update_notes` reports what cannot be written, once there is a charge to note.
-    """
-    check_binding(identity, ledger.path, lambda: ledger.heads)
+    """Note the ledger of a table, if that can be; raise LedgerError if another one is noted."""
+    check_binding(identity, ledger)
     for name in identity.names:
         if not (note := note_of(name)).exists():
-            _write(note, name, ledger, ledger.head, new=True)
-    check_binding(identity, ledger.path, lambda: ledger.heads)  # Two may have come at once.
+            _write(note, name, ledger, new=True)
+    check_binding(identity, ledger)  # Two may have come at once.
 
 
-def check_binding(identity: Identity, path: Path, heads: Callable[[], Sequence[str]]) -> None:
-    """Raise LedgerError if a ledger other than that at ``path`` is noted; writes nothing.
-
-    ``heads`` returns the hashes of its chain; none if it is still to be made.
-    """
+def check_binding(identity: Identity, ledger: Ledger) -> None:
+    """Raise LedgerError if another ledger is noted, made or still to be made; writes nothing."""
     for name in (*identity.names, *identity.related):
         note = note_of(name)
         if note.exists():
-            _check(note, path, heads)
+            _check(note, ledger)
 
 
-def stored(ledger: Ledger, release: str, notice: Notice = silent) -> Measurement | None:
+def stored(ledger: Ledger, release: str, notice: Notice) -> Measurement | None:
     """Return the stored measurement of a release, or None; its notes are brought up to date."""
     measurement = ledger.find(release)
     if measurement is not None:
@@ -82,7 +72,7 @@ def stored(ledger: Ledger, release: str, notice: Notice = silent) -> Measurement
     return measurement
 
 
-def update_notes(names: Iterable[str], ledger: Ledger, notice: Notice = silent) -> None:
+def update_notes(names: Iterable[str], ledger: Ledger, notice: Notice) -> None:
     """Note the ledger's last hash wherever an earlier one of it is noted, or nothing is."""
     for name in names:
         note = note_of(name)
@@ -118,7 +108,7 @@ def _read(note: Path) -> _Note | None:
         return None
 
 
-def _check(note: Path, path: Path, heads: Callable[[], Sequence[str]]) -> None:
+def _check(note: Path, ledger: Ledger) -> None:
     # The note first and then the chain: another release may move both on at any time, and a
     # chain that is read later holds every head that was noted before.
     noted = _read(note)
@@ -127,7 +117,8 @@ def _check(note: Path, path: Path, heads: Callable[[], Sequence[str]]) -> None:
             f"{str(note)!r}, which records the ledger of this table, cannot be read. Nothing was "
             "read or spent. Restore it from a backup"
         )
-    if noted.head not in heads():
+    path = ledger.path
+    if noted.head not in ledger.heads:
         wrong = "the ledger of this table is missing or out of date"
         remedy = f"Restore {path.name} from a backup"
         if Path(noted.ledger) != path.resolve() and Path(noted.ledger).exists():
@@ -155,17 +146,17 @@ def _updated(note: Path, name: str, ledger: Ledger) -> bool:
             refusing(ledger.path, "is busy"),
             ledger.held(),
         ):  # So no note goes back to an earlier hash.
-            return not _is_behind(note, name, ledger) or _write(
-                note, name, ledger, ledger.head, new=not note.exists()
-            )
+            missing = not note.exists()
+            return not _is_behind(note, name, ledger) or _write(note, name, ledger, new=missing)
     except LedgerError:
         return False
 
 
-def _write(note: Path, name: str, ledger: Ledger, head: str, *, new: bool) -> bool:
+def _write(note: Path, name: str, ledger: Ledger, *, new: bool) -> bool:
     """Put the note in place whole, and return whether that is done."""
     place = os.fsencode(ledger.path.resolve()).decode(errors="replace")
-    text = msgspec.json.format(msgspec.json.encode(_Note(table=name, ledger=place, head=head)))
+    content = _Note(table=name, ledger=place, head=ledger.head)
+    text = msgspec.json.format(msgspec.json.encode(content))
     try:
         if not name.startswith("file:"):
             note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -39,6 +39,8 @@ SQL_TYPES: dict[Kind, str] = {
     "timestamp": "DATE",
 }
 """The type that statements see for a stored one."""
+_ENDS = {"DOUBLE": ("-1.7e308", "1.7e308"), "DATE": ("0001-01-01", "9999-12-31")}
+"""Values that a schema can declare; infinities are none."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,9 @@ def read_values(engine: Engine, column: SourceColumn) -> Values:
     value = engine.typed(column, SQL_TYPES[column.kind])
     inner = exp.select(value.as_("v")).from_(engine.relation.copy()).subquery("typed")
     known: exp.Condition = exp.column("v").is_(exp.null()).not_()
-    if SQL_TYPES[column.kind] == "DOUBLE":
-        ends = (exp.cast(exp.Literal.string(text), "DOUBLE") for text in ("-1.7e308", "1.7e308"))
-        known = exp.Between(this=exp.column("v"), low=next(ends), high=next(ends))
+    if (sql_type := SQL_TYPES[column.kind]) in _ENDS:
+        low, high = (exp.cast(exp.Literal.string(end), sql_type) for end in _ENDS[sql_type])
+        known = exp.Between(this=exp.column("v"), low=low, high=high)
     present = exp.select("v").from_(inner).where(known)
     few = present.copy().distinct().limit(MOST_VALUES + 1)
     values = [value for value in _column(engine.counts(few)["v"]) if value is not None]
