@@ -142,10 +142,7 @@ def _is_behind(note: Path, name: str, ledger: Ledger) -> bool:
 def _updated(note: Path, name: str, ledger: Ledger) -> bool:
     """Bring the note up to date while nobody else charges; return whether it is."""
     try:
-        with (
-            refusing(ledger.path, "is busy"),
-            ledger.held(),
-        ):  # So no note goes back to an earlier hash.
+        with refusing(ledger.path, "is busy"), ledger.held():
             missing = not note.exists()
             return not _is_behind(note, name, ledger) or _write(note, name, ledger, new=missing)
     except LedgerError:
