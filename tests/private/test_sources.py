@@ -164,7 +164,7 @@ def test_a_csv_file_without_a_usable_header_is_refused(opened, tmp_path, content
         ("junk.duckdb", "cannot be opened as a DuckDB database"),
         ("junk.csv#t", "leave the '#'"),
         ("t.duckdb#other", "has no table 'other'"),
-        ("t.duckdb#view_of_t", "store a view as a table"),
+        ("t.duckdb#view_of_t", "a view is refused"),
     ],
 )
 def test_a_source_that_cannot_be_opened_says_why(opened, database, tmp_path, location, message):
