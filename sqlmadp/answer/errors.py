@@ -15,7 +15,7 @@ from sqlmadp.answer.result import Result, is_number
 from sqlmadp.answer.rows import Desk, ResultRows
 from sqlmadp.answer.simulated_errors import simulated_errors
 from sqlmadp.sql.bound import BoundQuery
-from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.linear import Kind
 
 Errors = dict[str, tuple[float, ...]]
 """By the name of the column: one expected error a row; NaN where it cannot be told."""

@@ -27,7 +27,7 @@ from sqlmadp.answer.result import is_number
 from sqlmadp.answer.rows import Desk, ResultRows
 from sqlmadp.sql.aggregates import LINEAR
 from sqlmadp.sql.bound import BoundAggregate, BoundPiece, BoundQuery, PrivateBlock
-from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.linear import Kind
 
 Matrix = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlmadp.sql.bound import BoundQuery
-from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.linear import Kind
 
 Key = tuple[Any, ...]
 

@@ -264,7 +264,9 @@ def _identity(column: Column) -> tuple[object, ...]:
     """Return a column's part of the release's hash."""
     outside = "clamp" if column.outside == "clamp" else "drop"
     told = (column.name, column.type, column.nullable, outside, column.values)
-    ends = (column.minimum, column.maximum, column.cuts)
+    ends: tuple[object, ...] = (column.minimum, column.maximum, column.cuts)
+    if column.type == "decimal":
+        ends = (*ends, column.decimals)
     return (*told, *ends) if column.complete else (*told, *ends, "undeclared values are NULL")
 
 

@@ -32,7 +32,10 @@ from fractions import Fraction
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from sqlmadp.answer.explain import column_errors
+from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import number
+from sqlmadp.answer.rows import Desk
 from sqlmadp.answer.table import TextTable
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.mechanism.bounds import Bounds, bounds
@@ -41,8 +44,8 @@ from sqlmadp.mechanism.fairness import Outcome, noise_variance, unit
 from sqlmadp.mechanism.waterfilling import ratio
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.history import Stage
-from sqlmadp.solve.products import ProductSolution, solution_of
-from sqlmadp.solve.solution import Solution
+from sqlmadp.solve.products import solution_of
+from sqlmadp.strategy.select import plainer
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
 from sqlmadp.workload.questions import naive_deviations
@@ -67,6 +70,9 @@ class Accuracy:
     """Root of the mean expected squared error over the statement's counts and sums."""
     factor: float
     """The same relative to asking one by one: the mean of ``variance / naive variance``."""
+    columns: tuple[tuple[str, float | None], ...] = ()
+    """Every numeric result column that depends on answers, with the root of its mean expected
+    squared error over rows; None where only the release will tell."""
 
 
 def unit_noise(strategy: Joint, epsilon: Fraction) -> list[Rows]:
@@ -82,30 +88,21 @@ def accuracies(
 
     The noise of the blocks has variance 1.
     """
-    solutions: dict[tuple[int, ...], _Variances] = {}
+    estimates: dict[tuple[int, ...], Estimate] = {}
+    desk = Desk(asked.plan.limits)
     found = []
     with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
         for place, numbers in enumerate(reads):
-            if numbers not in solutions:
-                solutions[numbers] = _Variances(solution_of([blocks[n] for n in numbers]))
-            found.append(_of_analyst(asked, place, solutions[numbers]))
+            if numbers not in estimates:
+                read = tuple(blocks[n] for n in numbers)
+                estimates[numbers] = Estimate(asked.domain, read, (), noise_variance=1.0)
+            found.append(_of_analyst(asked, place, estimates[numbers], desk))
     return tuple(found)
 
 
-class _Variances:
-    """The variances of rows, each worked out once."""
-
-    def __init__(self, solution: Solution | ProductSolution) -> None:
-        self._solution = solution
-        self._known: dict[bytes, Floats] = {}
-
-    def of(self, rows: Rows) -> Floats:
-        if rows.fingerprint not in self._known:
-            self._known[rows.fingerprint] = self._solution.variances(rows)
-        return self._known[rows.fingerprint]
-
-
-def _of_analyst(asked: BoundPlan, place: int, variances: _Variances) -> tuple[Accuracy, ...]:
+def _of_analyst(
+    asked: BoundPlan, place: int, estimate: Estimate, desk: Desk
+) -> tuple[Accuracy, ...]:
     share = asked.plan.analysts[place].share
     unit = noise_variance(asked.epsilon_per_record * share)
     questions = asked.questions[place]
@@ -113,12 +110,13 @@ def _of_analyst(asked: BoundPlan, place: int, variances: _Variances) -> tuple[Ac
     for query, question, naive in zip(
         asked.queries[place], questions, naive_deviations(questions), strict=True
     ):
-        own = [variances.of(rows) for rows in question.pieces]
+        own = [estimate.rmse(rows) ** 2 for rows in question.pieces]
         every = np.concatenate([np.zeros(0), *own])
         mean = float(every.mean()) if len(every) else 0.0  # No group, no answer, no error.
         ratios = (v.sum() / (unit * n**2) for v, n in zip(own, naive, strict=True) if n)
         factor = math.fsum(float(ratio) for ratio in ratios) / max(1, question.rows)
-        found.append(Accuracy(query.name, query.rows, math.sqrt(mean), factor))
+        columns = column_errors(query, estimate, desk)
+        found.append(Accuracy(query.name, query.rows, math.sqrt(mean), factor, columns))
     return tuple(found)
 
 
@@ -136,6 +134,8 @@ class Standing:
     within_agreement: Mapping[str, float]
     """The same where those who are left keep to what everyone agreed on."""
     statements: tuple[Accuracy, ...] = ()
+    plainer: tuple[str, ...] = ()
+    """Which searches were left out for their strategy, because their statements are too large."""
 
     @property
     def ratio(self) -> float:
@@ -222,6 +222,7 @@ class Certificate:
         if self.skipped:
             listed = ", ".join(map(str, self.skipped))
             parts.append(f"refused and left out, charged to nobody: {listed}")
+        parts += self.plainer
         meaning = [self.error_meaning] if self.error_meaning else []
         return [*parts, *self.one_by_one, self._beside(), self.promise, *meaning]
 
@@ -256,6 +257,15 @@ class Certificate:
             text += f"; the expected error of the whole is {above:.2f} times the least that was "
             text += "found without any guarantee"
         return text
+
+    @property
+    def plainer(self) -> list[str]:
+        """Say whose strategy is plainer than a longer search might find, and why."""
+        return [
+            f"plainer strategy for {name}, to bound the work: {reason}"
+            for name, standing in self.analysts.items()
+            for reason in standing.plainer
+        ]
 
     @property
     def one_by_one(self) -> list[str]:
@@ -363,6 +373,8 @@ def certify(
         rerun, kept = given.interference, given.interference_within_agreement
         blocks = unit_noise(given.strategy, asked.epsilon_per_record)
         statements = accuracies(asked, blocks, given.strategy.reads)
+        own = asked.collective.workloads if given.mechanism.searches(asked.collective) else ()
+        reasons = [plainer(workload) for workload in own] or [()] * len(names)
         standings = {
             analyst.name: Standing(
                 analyst.share,
@@ -371,6 +383,7 @@ def certify(
                 {n: float(rerun[i, j]) for i, n in enumerate(names) if i != j},
                 {n: float(kept[i, j]) for i, n in enumerate(names) if i != j},
                 statements[j],
+                reasons[j],
             )
             for j, analyst in enumerate(asked.plan.analysts)
         }
@@ -470,7 +483,13 @@ def certify_late(
     for place, analyst in enumerate(plan.analysts):
         changed = _changed_by(analyst.name, joins)
         standings[analyst.name] = Standing(
-            analyst.share, alone[place], now[analyst.name], changed, changed, statements[place]
+            analyst.share,
+            alone[place],
+            now[analyst.name],
+            changed,
+            changed,
+            statements[place],
+            plainer(asked.collective.workloads[place]),
         )
     weights = asked.collective.importance / _units(asked)
     total = math.fsum(float(w) * now[a.name] for w, a in zip(weights, plan.analysts, strict=True))

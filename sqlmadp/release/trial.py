@@ -93,8 +93,7 @@ def prepare(
         except NotSupportedError as error:
             failed = [_blamed(asked, error)]
         else:
-            progress("trying the answers")
-            failed = try_out(ready.trial)
+            failed = try_out(ready.trial, progress)
             if not failed:
                 return ready
         left = asked.without(failed)
@@ -121,6 +120,9 @@ def without_failing(asked: BoundPlan) -> BoundPlan:
 def _selected(asked: BoundPlan, base: Base | None, progress: Progress) -> Ready:
     plan = asked.plan
     progress("selecting a strategy")
+    asked.collective.progress = lambda done, total: progress(
+        f"selecting a strategy: {done} of {total} analysts"
+    )
     epsilon = plan.epsilon if base is None else base.epsilon(plan)
     strategy = select(asked) if base is None else added(asked, base)
     require_memory(strategy, asked.domain, plan.limits)
@@ -183,18 +185,26 @@ def made_up(
     )
 
 
-def try_out(trial: Release) -> list[Refused]:
+def try_out(trial: Release, progress: Progress = lambda _: None) -> list[Refused]:
     """Make all that a release makes from made-up ones; return the statements that fail.
 
     Raises what fails for everybody: the certificate, the files, the report.
     """
     failed: dict[tuple[str, str], Refused] = {}
     results = Results()
-    for release in (trial, _drawn(trial, -1), _drawn(trial, 1)):
-        results = release.results()
+    made = (trial, _drawn(trial, -1), _drawn(trial, 1))
+    total = len(made) * sum(map(len, trial.asked.queries))
+    for turn, release in enumerate(made):
+        before = turn * total // len(made)
+
+        def report(done: int, _: int, before: int = before) -> None:
+            progress(f"trying the answers: {before + done} of {total}")
+
+        results = release.results(report)
         for (analyst, name), error in results.failed.items():
             failed.setdefault((analyst, name), _refused(trial.asked, analyst, name, error))
     if not failed:
+        progress("certifying")
         _ = trial.certificate  # It depends on the strategy alone, and is kept.
         _write(trial, results)
     return list(failed.values())

@@ -139,8 +139,15 @@ def _standings(certificate: Certificate) -> dict[str, Any]:
             "ratio": standing.ratio,
             "interference": dict(standing.interference),
             "interference_within_agreement": dict(standing.within_agreement),
+            **({"plainer": list(standing.plainer)} if standing.plainer else {}),
             "queries": [
-                {"name": each.name, "rows": each.rows, "rmse": each.rmse, "factor": each.factor}
+                {
+                    "name": each.name,
+                    "rows": each.rows,
+                    "rmse": each.rmse,
+                    "factor": each.factor,
+                    "columns": [{"name": name, "rmse": rmse} for name, rmse in each.columns],
+                }
                 for each in standing.statements
             ],
         }

@@ -22,7 +22,7 @@ from sqlmadp.answer.table import TextTable, visible
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.private import Ledger
 from sqlmadp.release.bound_plan import BoundPlan
-from sqlmadp.release.certificate import TINY, Certificate
+from sqlmadp.release.certificate import TINY, Accuracy, Certificate
 from sqlmadp.release.preview import DryRun, Previews
 from sqlmadp.release.release import Release, Results
 
@@ -72,7 +72,7 @@ def show_previews(previews: Previews) -> None:
         (found,) = shown.values()
         show_statements(found)
         screen.print(f"\n{_sentence(found.verdict)}", markup=False)
-        for line in found.one_by_one:
+        for line in (*found.one_by_one, *found.plainer):
             screen.print(_sentence(line), markup=False)
         screen.print(
             "More: --compare shows all mechanisms side by side, --json every figure, and "
@@ -97,15 +97,27 @@ def _sentence(text: str) -> str:
 
 
 def show_statements(certificate: Certificate) -> None:
-    """Print one line per statement: its rows, its standard error, and how much it gains."""
+    """Print every statement: its rows, the standard error of each column, and how much it gains."""
     headers = [Header("analyst"), Header("statement"), Header("rows", right=True)]
-    headers += [Header("±", right=True), Header("times as accurate as one by one", right=True)]
-    table = Grid(headers)
+    headers += [Header("column"), Header("±", right=True)]
+    table = Grid([*headers, Header("times as accurate as one by one", right=True)])
     for name, standing in certificate.analysts.items():
         for each in standing.statements:
             gain = f"{each.factor**-0.5:.2f}" if each.factor else ""
-            table.add(name, each.name, f"{each.rows:,}", number(each.rmse), gain)
+            first, *others = _column_errors(each)
+            table.add(name, each.name, f"{each.rows:,}", *first, gain)
+            for column in others:
+                table.add("", "", "", *column, "")
     table.show(console())
+
+
+def _column_errors(accuracy: Accuracy) -> list[tuple[str, str]]:
+    """Return every column that has an error, and the error in words; one empty pair if none has."""
+    found = [
+        (name, "after the release" if error is None else number(error))
+        for name, error in accuracy.columns
+    ]
+    return found or [("", "")]
 
 
 def show_least_epsilon(least: Mapping[str, Fraction]) -> None:
@@ -144,13 +156,15 @@ def _ratio(value: float) -> Text:
 
 def _queries_table(shown: Mapping[str, Certificate]) -> Grid:
     mechanisms = (Header(name, right=True) for name in shown)
-    headers = [Header("analyst"), Header("statement"), Header("rows", right=True), *mechanisms]
-    table = Grid(headers, keys=3)
+    headers = [Header("analyst"), Header("statement"), Header("rows", right=True)]
+    table = Grid([*headers, Header("column"), *mechanisms], keys=4)
     every = list(shown.values())
     for name, standing in every[0].analysts.items():
         for place, each in enumerate(standing.statements):
-            own = (c.analysts[name].statements[place] for c in every)
-            table.add(name, each.name, f"{each.rows:,}", *(number(s.rmse) for s in own))
+            own = [_column_errors(c.analysts[name].statements[place]) for c in every]
+            for line, ((column, _), *_) in enumerate(zip(*own, strict=True)):
+                first = (name, each.name, f"{each.rows:,}") if line == 0 else ("", "", "")
+                table.add(*first, column, *(errors[line][1] for errors in own))
     return table
 
 

@@ -20,7 +20,7 @@ from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Collective
 from sqlmadp.sql.bind import bind, bind_all
 from sqlmadp.sql.evaluate import Evaluator
-from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.linear import Kind
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition

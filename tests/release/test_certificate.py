@@ -49,6 +49,44 @@ def test_what_is_printed_after_a_release_has_the_figures_of_the_json(plans):
     assert f"{figures['gap']:.2f} times the lower bound" in text
 
 
+def test_a_plan_states_the_error_of_every_column_in_its_own_unit(plans):
+    mixed = (
+        "SELECT SUM(age) AS years, COUNT(*) AS n, 2 * COUNT(*) AS twice, AVG(age) AS mean,"
+        " 1 AS one, SUM(COUNT(*)) OVER () AS whole FROM visits"
+    )
+    path = plans.write({"alice": f"-- name: mixed\n{mixed}", "bob": QUESTIONS["bob"]})
+    figures = json.loads(run("plan", path, "--json"))["mechanisms"]["waterfilling"]
+    (query,) = figures["analysts"]["alice"]["queries"]
+    errors = {each["name"]: each["rmse"] for each in query["columns"]}
+    assert list(errors) == ["years", "n", "twice", "mean", "whole"]
+    assert errors["twice"] == pytest.approx(2 * errors["n"])
+    assert errors["whole"] == pytest.approx(errors["n"])
+    assert errors["mean"] is None
+    released = Plan.open(path).release().rows("alice", "mixed").rmse
+    assert errors["years"] == pytest.approx(released["years"][0], rel=1e-6)
+    assert errors["n"] == pytest.approx(released["n"][0], rel=1e-6)
+    lines = [line.split() for line in run("plan", path).splitlines()]
+    assert ["n", f"{errors['n']:.3g}"] in lines
+    assert ["mean", "after", "the", "release"] in lines
+
+
+def test_a_certificate_says_where_a_plainer_strategy_bounds_the_work(plans):
+    tangled = "SELECT (a * a * a + b * b) % 1100 AS g, COUNT(*) AS n FROM visits GROUP BY g"
+    total = "SELECT COUNT(*) AS n FROM visits"
+    path = plans.write({"alice": tangled, "bob": total}, mechanism="waterfilling")
+    column = '[columns.{}]\ntype = "integer"\nmin = 0\nmax = 39\n'
+    schema = 'table = "visits"\n' + column.format("a") + column.format("b")
+    Plan.open(path).schema_path.write_text(schema)
+    words = "sums across the 1,640 combinations of a, b are not searched for (up to 1,024 are)"
+    found = json.loads(run("plan", path, "--json"))["mechanisms"]["waterfilling"]["analysts"]
+    assert found["alice"]["plainer"] == [words]
+    assert "plainer" not in found["bob"]
+    assert f"Plainer strategy for alice, to bound the work: {words}." in run("plan", path)
+    certificate = Plan.open(path).preview("waterfilling")["waterfilling"]
+    assert words in repr(certificate)
+    assert words not in repr(certificate.only("bob"))
+
+
 def test_under_ratchet_a_plan_lists_each_join(plans):
     path = plans.write(QUESTIONS, mechanism="ratchet")
     joins = json.loads(run("plan", path, "--mechanism", "ratchet", "--json"))

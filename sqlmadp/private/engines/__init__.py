@@ -204,9 +204,9 @@ def quietly(attempt: Callable[[], Result], wrong: str) -> Result:
 def no_table(shown: str, table: str) -> str:
     """Return the refusal of a source that lacks a table."""
     return (
-        f"source {shown!r} has no table {table!r}, or this role does not see it. Name a table after "
-        "'#', as in 'file.duckdb#table' or 'postgresql://host/db#schema.table'; a view is refused: "
-        "store it as a table"
+        f"source {shown!r} has no table {table!r}, or this role does not see it. Name a table "
+        "after '#', as in 'file.duckdb#table' or 'postgresql://host/db#schema.table'; a view is "
+        "refused: store it as a table"
     )
 
 

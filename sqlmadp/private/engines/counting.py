@@ -48,6 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from sqlmadp.errors import SourceError
 from sqlmadp.private.engines import PLAIN, Engine
 from sqlmadp.private.engines.catalogue import source_column, source_columns
 from sqlmadp.private.engines.scope_batches import Key, Keys, Moment, used_keys
@@ -326,7 +327,7 @@ def _place(columns: int) -> exp.Expression:
 
 
 def _declared_value(value: exp.Column, column: Column) -> exp.Expression:
-    """Return the declared value (for a real, its cell) that a value is read as, NULL if none."""
+    """Return the declared value that a value is read as, NULL if none; of numbers, its cell."""
     return exp.Case(ifs=[exp.If(this=_inside(value, column), true=_cleaned(value, column))])
 
 
@@ -340,7 +341,7 @@ def _inside(value: exp.Column, column: Column) -> exp.Condition:
         case _ if column.outside == "null":
             # NaN is above every number, so it is outside too.
             return exp.Between(this=value.copy(), low=_low(column), high=_high(column))
-        case "real":
+        case "real" | "decimal":
             # In every engine NaN equals itself and nothing else.
             return exp.NEQ(this=value.copy(), expression=_literal(math.nan))
         case _:
@@ -348,7 +349,7 @@ def _inside(value: exp.Column, column: Column) -> exp.Condition:
 
 
 def _cleaned(value: exp.Expression, column: Column) -> exp.Expression:
-    """Return the declared value (for a real, its cell) of a value that is declared."""
+    """Return the declared value of a value that is declared; of a real or decimal, its cell."""
     if column.type == "real":
         return _real_cell(value, column, 0, len(column.edges))
     cleaned = value.copy()
@@ -359,10 +360,28 @@ def _cleaned(value: exp.Expression, column: Column) -> exp.Expression:
             .when(exp.GT(this=value.copy(), expression=_high(column)), _high(column))
             .else_(cleaned)
         )
+    if column.type == "decimal":
+        return _decimal_cell(cleaned, column)
     if column.sql_type == "BIGINT":
         # In the domain, or at its end, so that it fits, in engines without TRY_CAST too.
         return exp.TryCast(this=cleaned, to=exp.DataType.build("BIGINT"))
     return cleaned
+
+
+def _decimal_cell(value: exp.Expression, column: Column) -> exp.Expression:
+    """Return the cell of the nearest number of the declared decimals, halves upwards.
+
+    Floating-point numbers may round beyond an end, where a ramp would go on: the cell is held.
+    """
+    lowest, highest = column.ordinal_bounds
+    if max(-lowest, highest) >= 2**62:  # Else the cast would fail on a record.
+        raise SourceError(f"column {column.name!r} has ends beyond 64-bit integers")
+    steps = exp.Mul(this=exp.paren(value), expression=_literal(float(10**column.decimals)))
+    nearest = exp.Floor(this=exp.Add(this=steps, expression=_literal(0.5)))
+    low = exp.paren(exp.Literal.number(lowest))
+    cell = exp.Sub(this=exp.cast(nearest, "BIGINT"), expression=low)
+    held = exp.Least(this=cell, expressions=[exp.Literal.number(highest - lowest)])
+    return exp.Greatest(this=held, expressions=[exp.Literal.number(0)])
 
 
 def _real_cell(value: exp.Expression, column: Column, first: int, last: int) -> exp.Expression:

@@ -40,9 +40,10 @@ SHOWN_ROWS = 100
 """Rows of a table in the page; the file to download has all."""
 
 ACCURACY = (
-    "± is one standard error of the noise in a typical count or sum of the statement. The last "
-    "column compares its square with that of asking one by one, the analyst's share split evenly "
-    "over their statements: 1 is no better, 0.25 is half the error."
+    "± is one standard error of the noise in a typical answer of the column; that of averages, "
+    "ratios and quantiles is known after the release. The last column compares the squares of a "
+    "statement's errors with those of asking one by one, the analyst's share split evenly over "
+    "their statements: 1 is no better, 0.25 is half the error."
 )
 NOISE = (
     "± is one standard error of the noise, for the records that were included; the box says which "
@@ -88,18 +89,20 @@ def _filter(names: Sequence[str]) -> Markup:
 
 
 def accuracy(content: Content) -> Markup:
-    """Return the expected error of every statement as a table."""
-    headings = [Heading("statement"), Heading("analyst")]
+    """Return the expected error of every column of every statement as a table."""
+    headings = [Heading("statement"), Heading("analyst"), Heading("column")]
     headings += [Heading(title, right=True) for title in ("rows", "±", "relative to one by one")]
     rows = [
         [
             Cell(each.expected.name, each.expected.name),
             Cell(each.analyst, each.analyst),
+            Cell(column, column),
             Cell(each.expected.rows, f"{each.expected.rows:,}"),
-            Cell(each.expected.rmse, number(each.expected.rmse)),
+            Cell(error, "later" if error is None else number(error)),
             Cell(each.expected.factor, f"{each.expected.factor:.2f}"),
         ]
         for each in content.statements
+        for column, error in each.expected.columns or [("", 0.0)]
     ]
     return element(
         "div",

@@ -272,7 +272,7 @@ def test_every_table_can_be_downloaded_with_all_its_digits(plans):
     assert files["fairness.csv"][0][:2] == ["analyst", "share"]
     assert [row[0] for row in files["fairness.csv"][1:]] == ["alice", "bob"]
     accuracy = release.certificate.analysts["alice"].statements[0]
-    stated = ["ages", "alice", "20", repr(accuracy.rmse), repr(accuracy.factor)]
+    stated = ["ages", "alice", "n", "20", repr(accuracy.rmse), repr(accuracy.factor)]
     assert files["accuracy.csv"][1] == stated
 
 
