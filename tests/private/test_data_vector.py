@@ -427,7 +427,7 @@ def test_rounding_leads_out_of_neither_end_of_a_column_with_decimals(tmp_path, e
     ends = {"minimum": float(end - 300_000), "maximum": float(end)}
     column = Column(name="x", type="decimal", decimals=0, complete=True, **ends)
     with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
-        connection.execute("CREATE TABLE t AS SELECT unnest(?)::DOUBLE AS x", [[*ends.values()]])
+        connection.execute("CREATE TABLE t AS SELECT ?::DOUBLE AS x", [float(end)])
     ramp = Partition(np.zeros(300_001, np.int64), np.arange(300_001), np.array([1]), 300_000)
     engine = open_engine(Source(location="t.duckdb", folder=tmp_path), table="t")
     try:
@@ -436,6 +436,4 @@ def test_rounding_leads_out_of_neither_end_of_a_column_with_decimals(tmp_path, e
         )
     finally:
         engine.close()
-    assert sums.sum() == 2 * 300_000
-    assert (sums >= 0).all()
-    assert (sums <= 2 * 300_000).all()
+    assert sums.tolist() == [0, 300_000]
