@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sqlmadp.answer.errors import by_name
-from sqlmadp.answer.exact import exact_errors
+from sqlmadp.answer.errors import by_name, exact_errors
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result, is_number
 from sqlmadp.answer.rows import Desk

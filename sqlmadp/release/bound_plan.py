@@ -32,8 +32,7 @@ from sqlmadp.private.engines.trusted_values import read_public
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.sql.bind import BoundQuery, bind_each, cuts
 from sqlmadp.sql.evaluate import Evaluator
-from sqlmadp.sql.parameters import with_parameters
-from sqlmadp.sql.statements import Statement, split_each
+from sqlmadp.sql.statements import Statement, split_each, with_parameters
 from sqlmadp.strategy.cache import StrategyCache, default_directory
 from sqlmadp.table.domain import Column, Domain, PublicTable
 from sqlmadp.workload.questions import Question, Workload

@@ -37,11 +37,11 @@ from sqlmadp.sql.groups import (
     tied,
 )
 from sqlmadp.sql.limits import Limits
-from sqlmadp.sql.locked import quote
 from sqlmadp.sql.predicate import conjuncts, guarded, masks
 from sqlmadp.sql.products import Term
 from sqlmadp.sql.real import uses
 from sqlmadp.sql.resolve import Resolved
+from sqlmadp.sql.sandbox import quote
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Node, call_of, column_names, span, text
 from sqlmadp.table.joint import joint_name

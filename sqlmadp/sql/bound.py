@@ -19,10 +19,10 @@ from sqlmadp.errors import Problem
 from sqlmadp.sql.aggregates import PieceKind
 from sqlmadp.sql.dialects import kind_of_dialect
 from sqlmadp.sql.evaluate import Argument, Texts
+from sqlmadp.sql.hints import Undeclared
 from sqlmadp.sql.linear import Kind
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.undeclared import Undeclared
 from sqlmadp.table.domain import PublicTable
 from sqlmadp.table.rows import Rows
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlmadp.sql.statements import Span
-from sqlmadp.sql.tree import Lookup, Node, column, integer, parts_of, placed, rebuild
+from sqlmadp.sql.tree import Lookup, Node, Span, column, integer, parts_of, placed, rebuild
 from sqlmadp.table.domain import Domain, PublicTable
 
 

@@ -29,11 +29,11 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError
 
 from sqlmadp.errors import SqlError
-from sqlmadp.sql.dialects import DUCKDB, accepting, not_a_select, place_of_error, translated
-from sqlmadp.sql.grammar import BROKEN, GRAMMAR, Node
+from sqlmadp.sql.dialects import accepting, not_a_select, place_of_error, translated
+from sqlmadp.sql.grammar import BROKEN, DUCKDB, GRAMMAR, Node
 from sqlmadp.sql.limits import Limits, advice
-from sqlmadp.sql.statements import Span, Statement, characters
-from sqlmadp.sql.tree import span, text
+from sqlmadp.sql.statements import Statement, characters
+from sqlmadp.sql.tree import Span, span, text
 
 _FRAMES = 60
 """Frames of Python that sqlglot's parser, and walks over its trees, take per level of nesting."""

@@ -14,11 +14,12 @@ from typing import TypeVar
 from sqlglot import exp
 
 from sqlmadp.sql.grammar import Lookup, Node, written
-from sqlmadp.sql.statements import Span
 
 __all__ = ["Lookup", "Node"]
 
 Made = TypeVar("Made", bound=exp.Expr)
+Span = tuple[int, int]
+"""Start and length inside a statement's text, in characters."""
 
 _WRAPPERS = (exp.If, exp.Order, exp.Ordered, exp.Distinct, exp.Where, exp.WindowSpec)
 _LEAVES = (exp.Identifier, exp.DataType, exp.Var, exp.TableAlias, exp.Query, exp.Star)

@@ -13,8 +13,7 @@ import polars
 import pyarrow
 import pytest
 
-from sqlmadp.answer.files import as_json, write_results
-from sqlmadp.answer.result import Result, distinct, number, shown
+from sqlmadp.answer.result import Result, as_json, distinct, number, shown, write_results
 
 TYPED = {
     "VARCHAR": "a'b\n",
@@ -99,7 +98,7 @@ def test_a_large_result_becomes_a_relation_quickly():
     assert large.relation().aggregate("sum(n)").fetchall() == [(sum(range(100_000)),)]
 
 
-def test_text_has_a_plus_minus_beside_every_count(counts):
+def test_text_has_a_plus_minus_after_every_count(counts):
     assert repr(counts).splitlines() == [
         "sex        n      ±",
         "f          7    1.5",

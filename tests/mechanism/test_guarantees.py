@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from quick import quick_first
 from scipy import sparse
 from small_collectives import random_collective
 
@@ -71,7 +72,7 @@ def factors(collective: Collective, joint: Joint) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", quick_first(6, range(20)))
 def test_no_question_is_worse_than_the_naive_answer_alone(seed: int) -> None:
     asked, shares = random_analysts(seed)
     collective = collective_of(asked, shares)
@@ -80,7 +81,7 @@ def test_no_question_is_worse_than_the_naive_answer_alone(seed: int) -> None:
         assert (errors <= np.array(capped.caps) * (1 + CAP_ROOM)).all()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", quick_first(2, range(8)))
 @pytest.mark.parametrize("name", ["independent", "waterfilling", "pareto", "ratchet"])
 def test_no_question_of_anybody_is_worse_than_the_naive_answer(name: str, seed: int) -> None:
     collective = collective_of(*random_analysts(seed))
@@ -88,7 +89,7 @@ def test_no_question_of_anybody_is_worse_than_the_naive_answer(name: str, seed: 
     assert factors(collective, joint).max() <= 1 + CAP_ROOM * 1.001
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", quick_first(3, range(6)))
 def test_no_question_of_a_newcomer_is_worse_than_the_naive_answer(seed: int) -> None:
     asked, shares = random_analysts(seed)
     everyone = collective_of(asked, shares)
@@ -103,7 +104,7 @@ def test_no_question_of_a_newcomer_is_worse_than_the_naive_answer(seed: int) -> 
         assert (relative <= np.array(capped.caps) * (1 + CAP_ROOM * 1.001)).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", quick_first(1, range(3)))
 @pytest.mark.parametrize("name", [n for n in MECHANISMS if n != "identity"])
 def test_repeating_questions_gains_nothing(name: str, seed: int) -> None:
     asked, shares = random_analysts(seed)
@@ -113,7 +114,7 @@ def test_repeating_questions_gains_nothing(name: str, seed: int) -> None:
     assert again.errors.tolist() == once.errors.tolist()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", quick_first(3, range(10)))
 def test_splitting_into_two_analysts_gains_nothing_under_waterfilling(seed: int) -> None:
     plain = random_collective(seed)
     halves = [plain.shares[0] / 2] * 2
@@ -125,7 +126,7 @@ def test_splitting_into_two_analysts_gains_nothing_under_waterfilling(seed: int)
     np.testing.assert_allclose(two, [one[0], *one], rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", quick_first(6, range(20)))
 def test_ratchet_newcomers_do_no_worse_than_alone_and_nobody_ever_worse(seed: int) -> None:
     collective = random_collective(seed)
     joins = mechanism("ratchet").joins(collective)

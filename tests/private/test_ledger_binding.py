@@ -225,7 +225,7 @@ def test_a_note_that_was_not_written_after_a_charge_is_mended_before_answers_are
         release(4)
 
 
-def test_whoever_shows_a_stored_release_mends_its_note(plans, killed):
+def test_showing_a_stored_release_repairs_its_note(plans, killed):
     path = plans.write({"ana": "SELECT COUNT(*) FROM visits"}, mechanism="identity")
     killed(lambda: Plan.open(path).release())
     note = plans.folder / "visits.parquet.ledger-head"

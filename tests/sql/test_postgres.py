@@ -10,8 +10,8 @@ from services import REQUIRED, MissingServiceError, postgres
 
 from sqlmadp.errors import SqlError
 from sqlmadp.sql.limits import DEFAULT
-from sqlmadp.sql.locked import locked_connection
 from sqlmadp.sql.read import Reader, Reading
+from sqlmadp.sql.sandbox import locked_connection
 from sqlmadp.sql.statements import Statement
 
 TABLE = "(id int, n bigint, m bigint, x double precision, s text, t text, d date, b boolean)"

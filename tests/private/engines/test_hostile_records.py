@@ -377,7 +377,7 @@ def written():
 
 
 def masked(found):
-    """Return what was found without times, hashes that are made of them, and this folder."""
+    """Return the findings without times, the hashes made of them, and this folder."""
     text = repr(found).replace(str(Path.cwd()), "<folder>")
     text = re.sub(r"\d{4}-\d\d-\d\d[T ](at )?[\d:.+]+", "<time>", text)
     return re.sub(r"\b[0-9a-f]{64}\b", "<hash>", text)
@@ -403,7 +403,7 @@ RECORDS = {
 
 @pytest.fixture
 def write(request):
-    """Return what writes a source; that of a service is a fixture, so as to skip without it."""
+    """Return the writer of a source; that of a service is a fixture, so as to skip without it."""
     given = request.param
     return request.getfixturevalue(given) if isinstance(given, str) else given
 
