@@ -30,9 +30,8 @@ from sqlmadp.sql.groups import TooManyCellsError, TooManyGroupsError
 from sqlmadp.sql.hints import undeclared_values
 from sqlmadp.sql.limits import DEFAULT, LONGEST, Limits, advice, overgrown
 from sqlmadp.sql.linear import Kind, Tables, crossed_rows, shape_of
-from sqlmadp.sql.predicate import conjuncts, pieces
+from sqlmadp.sql.predicate import conjuncts, cuts_of, pieces, uses
 from sqlmadp.sql.read import Reading, deep_recursion
-from sqlmadp.sql.real import cuts_of, uses
 from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.sandbox import ResultColumns, explain
 from sqlmadp.sql.split import Divided, divide
