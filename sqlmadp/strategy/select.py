@@ -133,9 +133,18 @@ def select(
             best, excess = Strategy(split, total, error), above
     if (factored := _factored(asked, best)) is not None:
         return factored
-    if best is None:
+    return _unsearched(asked) if best is None else best
+
+
+def _unsearched(asked: Asked) -> Strategy:
+    """Return every vertex of each scope alone, where weighing scopes is too much work."""
+    blocks = layouts(asked.rows)[0]
+    search = Search(blocks, [None] * len(blocks), asked.workloads, move=False)
+    made, total = rounded(blocks, *search.split(search.start()))
+    error = float(certified(made, total, asked.workloads)[0])
+    if not math.isfinite(error):
         raise NotCoveredError("no strategy answers this workload")
-    return best
+    return Strategy(tuple(part for block in made for part in split_by_scope(block)), total, error)
 
 
 def plainer(workload: Sequence[Rows]) -> tuple[str, ...]:
