@@ -139,6 +139,8 @@ def test_known_silent_differences_are_refused(readings, case):
     ("case", "written"),
     [
         ("n / 2", "n // 2"),
+        ("n / 2 / 3", "(n // 2) // 3"),
+        ("n / (m / 2)", "n // (m // 2)"),
         ("n / 2.0", "n / 2.0"),
         ("DATE_TRUNC('month', d)", "TIMESTAMP"),
         ("SELECT COUNT(n) * 100 / COUNT(*) FROM p", "//"),
