@@ -30,7 +30,7 @@ from sqlmadp.mechanism.waterfilling import ratio
 from sqlmadp.solve.residual import Residuals
 from sqlmadp.solve.solution import assembled
 from sqlmadp.strategy.layout import as_asked
-from sqlmadp.table.partition import Floats
+from sqlmadp.table.partition import Floats, Partition, common
 from sqlmadp.table.rows import Rows
 
 MOST_COORDINATES = 2048
@@ -270,6 +270,12 @@ def bounds(collective: Collective, epsilon: Fraction) -> Bounds:
 
 def _sum_of_singular_values(workload: list[Rows]) -> float | None:
     """Return the sum of the singular values of a workload; None if there are too many."""
+    told: dict[str, set[Partition]] = {}
+    for rows in workload:
+        for name, part in zip(rows.scope, rows.parts, strict=True):
+            told.setdefault(name, set()).add(part)
+    if max(map(_written_out, told.values()), default=0) > MOST_COORDINATES:
+        return None
     spaces = Residuals(workload)
     if max((space.size for space in spaces.spaces.values()), default=0) > MOST_COORDINATES:
         return None
@@ -280,3 +286,9 @@ def _sum_of_singular_values(workload: list[Rows]) -> float | None:
         values = np.sqrt(np.maximum(np.linalg.eigvalsh(matrix), 0)).sum()
         total += spaces.spaces[fine].multiplicity * float(values)
     return total
+
+
+def _written_out(parts: set[Partition]) -> int:
+    """Return how many functions of a column, at most, its basis writes out."""
+    finest = common(sorted(parts, key=lambda part: part.key))
+    return min(finest.size, sum(part.size for part in parts if part != finest))
