@@ -175,7 +175,8 @@ class _Column:
 
     def coefficients(self, vector: Floats) -> Floats:
         """Return a function of the cells as coefficients of the vertices."""
-        return np.asarray(vector @ self.part.evaluation)
+        values, coefficients = self.part.evaluation
+        return np.asarray(vector[values] @ coefficients)
 
 
 def _combinations(

@@ -122,7 +122,7 @@ def opened(block: Rows, asked: Rows) -> Rows:
     That costs its owner nothing and helps whoever asks about them; nobody asks about the
     combinations of a joint column.
     """
-    cells = math.prod(len(part.pieces) for part in block.parts)
+    cells = math.prod(part.values for part in block.parts)
     if cells > OPENED_CELLS or has_joint(block.scope):
         return block
     parts, places = [], []
@@ -154,7 +154,7 @@ def _split_vertices(part: Partition, unasked: np.ndarray) -> tuple[Partition, In
     apart = np.isin(part.pieces, pieces)
     if apart.sum() <= len(pieces):
         return part, np.arange(part.size)
-    labels = np.where(apart, len(part.degrees) + np.arange(len(part.pieces)), part.pieces)
+    labels = np.where(apart, len(part.degrees) + np.arange(part.values), part.pieces)
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)

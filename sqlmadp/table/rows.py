@@ -91,7 +91,7 @@ class Rows:
         lift = _at_vertices(matrix, shape, found)
         return cls.of(
             tuple(scope[axis] for axis in kept),
-            [found[axis].restricted(parts[axis].pieces) for axis in kept],
+            [found[axis].composed(parts[axis]) for axis in kept],
             lift,
         )
 
@@ -218,20 +218,12 @@ class Rows:
         )
         count = int(labels.max(initial=0)) + 1
         merged = np.where(changes, count + np.arange(len(firsts)), labels[firsts])
-        pieces = merged[part.pieces]
-        _, first, inverse = np.unique(pieces, return_index=True, return_inverse=True)
-        order = np.argsort(first, kind="stable")
-        number = np.empty_like(order)
-        number[order] = np.arange(len(order))
-        old = part.pieces[np.sort(first)]
-        degrees = np.where(changes[old], part.degrees[old], 0)
-        if len(old) == len(firsts) and np.array_equal(degrees, part.degrees) and part.size > 1:
+        new = part.merged(merged, ~changes)
+        if np.array_equal(new.degrees, part.degrees) and part.size > 1:
             return self
-        steps = np.where(changes[part.pieces], part.steps, 0)
-        unit = part.unit if degrees.any() else 1
-        new = Partition(number[inverse.reshape(-1)], steps, degrees, unit)
+        old = part.runs.at(new.first_values)[0]
         kept = np.concatenate(
-            [firsts[o] + np.arange(d + 1) for o, d in zip(old, degrees, strict=True)]
+            [firsts[o] + np.arange(d + 1) for o, d in zip(old, new.degrees, strict=True)]
         )
         stride = math.prod(self.shape[axis + 1 :])
         before = np.arange(math.prod(self.shape[:axis])) * stride * part.size
@@ -411,12 +403,15 @@ def _at_vertices(
         firsts = [
             part.first_values * math.prod(shape[axis + 1 :]) for axis, part in enumerate(parts)
         ]
-        cells = reduce(np.add.outer, firsts, np.zeros((), dtype=np.int64))
-        return sparse.csr_array(matrix[:, np.asarray(cells).reshape(-1)])
+        at_firsts = reduce(np.add.outer, firsts, np.zeros((), dtype=np.int64))
+        return sparse.csr_array(matrix[:, np.asarray(at_firsts).reshape(-1)])
     lift = sparse.csr_array(np.ones((1, 1)))
-    for part in parts:
-        lift = sparse.csr_array(sparse.kron(lift, part.evaluation, format="csr"))
-    found = sparse.csr_array(matrix @ lift)
+    cells: Integers = np.zeros(1, dtype=np.int64)
+    for axis, part in enumerate(parts):
+        values, coefficients = part.evaluation
+        lift = sparse.csr_array(sparse.kron(lift, coefficients, format="csr"))
+        cells = np.add.outer(cells * shape[axis], values).reshape(-1)
+    found = sparse.csr_array(matrix[:, cells] @ lift)
     largest = np.abs(found.data).max(initial=0.0)
     found.data[np.abs(found.data) < 1e-13 * largest] = 0
     found.eliminate_zeros()
