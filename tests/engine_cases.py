@@ -217,13 +217,16 @@ def cell_of(column, value):
     if column.type in {"category", "boolean"}:
         values = list(column.values) or [False, True]
         return values.index(value) if value in values else column.null_cell
-    value = float(value) if column.type == "real" else value
+    value = float(value) if column.type in {"real", "decimal"} else value
     low, high = column.minimum, column.maximum
     if value != value or (column.outside == "null" and not low <= value <= high):
         return column.null_cell
     value = min(max(value, low), high)
     if column.type == "real":
         return column.cell_of_real(value)
+    if column.type == "decimal":
+        unit = 10**column.decimals
+        return math.floor(value * unit + 0.5) - round(low * unit)
     return value - low if column.type == "integer" else (value - low).days
 
 
@@ -286,6 +289,12 @@ class _Maker:
                 return Column(type=kind, values=tuple(sorted(values)), **shared)
             case "boolean":
                 return Column(type=kind, **shared)
+            case "real" if self.random.random() < 0.4:
+                decimals = self.random.randint(0, 2)
+                low = self.random.randint(-20, 5) / 10**decimals
+                high = low + self.random.randint(0, 30) / 10**decimals
+                ends = {"minimum": round(low, decimals), "maximum": round(high, decimals)}
+                return Column(type="decimal", decimals=decimals, **ends, **ordered)
             case "real":
                 ends = self.some([float(v) for v in pool if math.isfinite(v)], 6)
                 low, *cuts, high = sorted({0.0, 1.0, *ends})

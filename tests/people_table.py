@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from datetime import date, timedelta
 from itertools import pairwise
 
@@ -120,26 +121,48 @@ def possible_connection(records: list[Record]) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def same(ours: object, theirs: object) -> bool:
-    """Return whether two values are equal, numbers with a fraction to nine digits."""
+WITHIN = 10
+"""Standard errors between two numbers that are taken to be equal.  Laplace noise of the smallest
+scale leaves them once in a million times."""
+
+
+def same(ours: object, theirs: object, error: float = 0.0) -> bool:
+    """Return whether two values are equal, numbers with a fraction to nine digits.
+
+    ``error``: the standard error that the release states.  Even at epsilon 10^9 a sum of squares
+    has noise, and may be all that is left of a variance.
+    """
     if isinstance(ours, float) and isinstance(theirs, float):
         if math.isnan(ours) or math.isnan(theirs):
             return math.isnan(ours) and math.isnan(theirs)
-        return math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-9)
+        return math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=max(1e-9, WITHIN * error))
     if isinstance(ours, list) and isinstance(theirs, list):
         return len(ours) == len(theirs) and all(map(same, ours, theirs))
     return ours == theirs
 
 
-def same_rows(ours: list[tuple], theirs: list[tuple], *, ordered: bool = False) -> bool:
-    """Return whether two results hold the same rows, in the same order if that is asked."""
+def same_rows(
+    ours: list[tuple],
+    theirs: list[tuple],
+    *,
+    ordered: bool = False,
+    errors: Sequence[float] | None = None,
+) -> bool:
+    """Return whether two results hold the same rows, in the same order if that is asked.
+
+    ``errors``: the largest standard error of every column.
+    """
     if len(ours) != len(theirs):
         return False
+
+    def alike(row: tuple, other: tuple) -> bool:
+        return all(map(same, row, other, errors or (0.0,) * len(row)))
+
     if ordered:
-        return all(all(map(same, *pair)) for pair in zip(ours, theirs, strict=True))
+        return all(map(alike, ours, theirs))
     rest = list(theirs)
     for row in ours:
-        match = next((o for o in rest if all(map(same, row, o))), None)
+        match = next((o for o in rest if alike(row, o)), None)
         if match is None:
             return False
         rest.remove(match)

@@ -8,9 +8,10 @@ charge; and where the noise rounds to nothing, rows are DuckDB's.
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from sqlmadp.answer.draws import laplace
 from sqlmadp.answer.errors import result_of
 from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reconstruct import Sums
+from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
 from sqlmadp.cli import main
 from sqlmadp.errors import Error
@@ -37,8 +39,8 @@ from sqlmadp.sql.statements import split_each
 from sqlmadp.table.domain import Domain
 from sqlmadp.table.rows import Rows
 
-EXACT = "1000000000"
-"""An epsilon at which the noise rounds to nothing."""
+EXACT = "1000000000000000"
+"""An epsilon at which the noise rounds to nothing, in sums of squares of twelve analysts too."""
 
 ANALYSTS = ["alice", "Dr. Müller", "b o b", "it's", "x" * 30, "ops-2", "年", "select", "A1", "z"]
 ANALYSTS += ["city", "late one"]
@@ -65,12 +67,14 @@ class Tally:
         return not (self.tracebacks or self.differences or self.failed_after_charge)
 
     def compare(
-        self, seed: int, statement: Statement, rows: list[tuple], raw: duckdb.DuckDBPyConnection
+        self, seed: int, statement: Statement, result: Result, raw: duckdb.DuckDBPyConnection
     ) -> None:
         """Compare rows with DuckDB's."""
         self.compared += 1
-        theirs = raw.execute(statement.reference).fetchall()
-        if not same_rows(rows, theirs, ordered=statement.ordered):
+        rows, theirs = result.tuples(), raw.execute(statement.reference).fetchall()
+        stated = [result.rmse.get(name, ()) for name, _ in result.columns]
+        errors = [max((e for e in own if math.isfinite(e)), default=0.0) for own in stated]
+        if not same_rows(rows, theirs, ordered=statement.ordered, errors=errors):
             self.differences.append(
                 f"seed {seed}: {statement.kind}: {statement.sql}\n"
                 f"  ours   {sorted(map(str, rows))[:8]}\n  DuckDB {sorted(map(str, theirs))[:8]}"
@@ -148,7 +152,7 @@ def run_statements(seed: int, count: int, folder: Path, tally: Tally) -> None:
     for place, query in bound.items():
         statement = made[numbers[place]]
         try:
-            rows = list(result_of(query, exact, desk).rows)
+            result = result_of(query, exact, desk)
         except Error:
             if statement.kind != "failing":
                 tally.failed_after_charge.append(f"seed {seed}: {statement.sql}")
@@ -158,7 +162,7 @@ def run_statements(seed: int, count: int, folder: Path, tally: Tally) -> None:
             continue
         tally.answered += 1
         if statement.compared:
-            tally.compare(seed, statement, rows, raw)
+            tally.compare(seed, statement, replace(result, rmse={}), raw)
 
 
 class PlanRun:
@@ -299,7 +303,7 @@ class PlanRun:
                 self.tally.answered += 1
                 if self.epsilon != EXACT or self.processed or not statement.compared:
                     continue
-                self.tally.compare(self.seed, statement, result.tuples(), raw)
+                self.tally.compare(self.seed, statement, result, raw)
 
     def _connect(self) -> None:
         """Read one analyst's rows through a connection."""

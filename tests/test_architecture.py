@@ -1,7 +1,9 @@
 """The direction of imports, and which module may use which third party."""
 
 import ast
+import runpy
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -31,8 +33,8 @@ WHOLE_PATH = ("release", "show", "experiment", "audit")
 INTERFACES = {"__init__", "__main__", "cli", "dbapi"}
 """These may import anything, and nothing else imports them."""
 
-DOORS = {"files": {"release"}, "release": {"show"}}
-"""Upwards, but inside functions: ``Plan.release()`` hands itself on, a trial makes the report."""
+GRAPH = runpy.run_path(str(ROOT.parent / "docs" / "make_import_graph.py"))
+DOORS = GRAPH["DOORS"]
 
 ALLOWED = {
     "opendp": {"private/noise.py"},
@@ -119,6 +121,19 @@ def test_doors_open_only_when_they_are_used(own):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("sqlmadp")
     }
     assert not at_once & DOORS[own]
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    at_head = {
+        own: [other for other, head in found.items() if head]
+        for own, found in GRAPH["module_graph"]().items()
+    }
+    TopologicalSorter(at_head).prepare()
+
+
+def test_the_import_graph_in_the_documents_is_drawn_from_the_code():
+    document = (ROOT.parent / "docs" / "architecture.md").read_text()
+    assert GRAPH["redrawn"](document) == document, "run 'python docs/make_import_graph.py'"
 
 
 def test_errors_import_nothing_of_ours_and_no_third_party():

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from sqlmadp.cli import main
 from sqlmadp.errors import SqlError
 from sqlmadp.files.plan import Plan
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.release import release
 from sqlmadp.table.joint import has_joint
 
@@ -101,7 +101,7 @@ def _close(value):
 
 
 def test_a_tied_condition_is_few_vertices(orders):
-    asked = Asked.bind(Plan.open(orders({"alice": ["late"], "bob": ["very", "none"]})))
+    asked = BoundPlan.bind(Plan.open(orders({"alice": ["late"], "bob": ["very", "none"]})))
     [late] = asked.queries[0][0].aggregates
     assert has_joint(late.scope)
     assert late.shape == (4, 2)  # A country that is not declared is a fourth.

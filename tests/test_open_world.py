@@ -7,7 +7,7 @@ import pytest
 from people_table import same_rows
 
 from sqlmadp.files.plan import Plan
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.release import release
 
 SCHEMA = """
@@ -167,8 +167,10 @@ def test_a_comparison_of_what_is_undeclared_is_no_group(exact, reference):
 
 
 def test_a_promise_makes_another_release(loans):
-    plain = Asked.bind(plan_of(loans, epsilon=1, name="plain"))
-    complete = Asked.bind(plan_of(loans, epsilon=1, name="complete", schema="promised.schema.toml"))
+    plain = BoundPlan.bind(plan_of(loans, epsilon=1, name="plain"))
+    complete = BoundPlan.bind(
+        plan_of(loans, epsilon=1, name="complete", schema="promised.schema.toml")
+    )
     assert plain.release_id != complete.release_id
     assert [column.null_cell for column in complete.domain.columns] == [None] * 6
 

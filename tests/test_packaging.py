@@ -24,7 +24,7 @@ QUICK = (
     "tests/test_public_api.py",
     "tests/table/test_domain.py",
     "tests/sql/test_statements.py",
-    "tests/test_starting.py",
+    "tests/cli/test_init.py",
     "tests/show/report/test_report.py::TestCommand",
 )
 """A few seconds of tests that touch every part of the package, its data files included."""

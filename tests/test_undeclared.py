@@ -8,7 +8,7 @@ from click.testing import CliRunner
 import sqlmadp
 from sqlmadp.cli import main
 from sqlmadp.files.plan import Plan
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 
 SLIP = "SELECT COUNT(*) AS n\nFROM visits WHERE sex = 'F' AND smoker"
 SOUND = "SELECT COUNT(*) AS n FROM visits WHERE sex = 'f' OR sex IS NULL OR age IN (3, 19)"
@@ -21,7 +21,7 @@ def run(*arguments):
 
 
 def notes(plans, sql):
-    return [note.message for note in Asked.bind(Plan.open(plans.write({"alice": sql}))).notes]
+    return [note.message for note in BoundPlan.bind(Plan.open(plans.write({"alice": sql}))).notes]
 
 
 class TestWhatIsNoted:
@@ -89,7 +89,7 @@ class TestWhoIsTold:
         assert (note["code"], note["line"], note["column"]) == ("undeclared-value", 2, 25)
 
     def test_each_analysts_note_names_their_own_file(self, plans):
-        asked = Asked.bind(Plan.open(plans.write({"alice": SLIP, "bob": SLIP})))
+        asked = BoundPlan.bind(Plan.open(plans.write({"alice": SLIP, "bob": SLIP})))
         files = [str(plans.folder / name) for name in ("alice.sql", "bob.sql")]
         assert [note.file for note in asked.notes] == files
 

@@ -7,6 +7,9 @@
 for the answers n (count), s (sum), q (sum of squares).  An estimated count that rounds to 0 or
 less has no mean and no quantile: the answer is NULL, as DuckDB's is for no record.  Without
 noise every formula gives what DuckDB gives; integers are rounded to the nearest.
+
+Least squares leaves an error of some 1e-16 of the largest answer.  It is rounded away first, or it
+would break ties of MODE and RANK, and be all that is left of the variance of equal values.
 """
 
 from __future__ import annotations
@@ -20,10 +23,25 @@ import numpy as np
 from sqlmadp.answer.quantiles import INTEGERS, Column, Numbers, from_histogram, scale
 from sqlmadp.sql.bound import BoundAggregate, BoundPiece, PrivateBlock
 
+DIGITS = 13
+"""Keep this many digits of the largest answer of a piece: least squares gets two more right."""
+
+NEGLIGIBLE = 1e-12
+"""Take a sum of squared deviations below this part of the sum of squares to be 0: no digit of the
+difference is left."""
+
 
 def derive(block: PrivateBlock, answers: Sequence[Numbers]) -> list[Column]:
     """Return the column of every aggregate, given the answers to every piece."""
-    return [_derive(aggregate, block, answers) for aggregate in block.aggregates]
+    rounded = [_rounded(values) for values in answers]
+    return [_derive(aggregate, block, rounded) for aggregate in block.aggregates]
+
+
+def _rounded(values: Numbers) -> Numbers:
+    largest = float(np.abs(values).max(initial=0))
+    if not 1e-200 < largest < math.inf:  # Else 10 to the power of the digits is infinite.
+        return values
+    return np.round(values, DIGITS - math.ceil(math.log10(largest)))
 
 
 def _derive(aggregate: BoundAggregate, block: PrivateBlock, answers: Sequence[Numbers]) -> Column:
@@ -66,12 +84,11 @@ def _plain(values: Numbers) -> Column:
 
 
 def _mean(piece: BoundPiece, sums: Numbers, counts: Numbers) -> Numbers:
-    records = np.rint(counts)
     with np.errstate(all="ignore"):
         # The count is rounded only to see whether there is a record: a mean of few records
         # would otherwise jump.
-        whole = np.where(np.abs(counts - records) < 1e-6, records, counts)
-        return np.where(records > 0, np.clip(sums / whole, *piece.bounds), np.nan)
+        means = np.clip(sums / _whole(counts), *piece.bounds)
+        return np.where(np.rint(counts) > 0, means, np.nan)
 
 
 def _whole(values: Numbers) -> Numbers:
@@ -80,12 +97,18 @@ def _whole(values: Numbers) -> Numbers:
     return np.where(np.abs(values - near) <= 1e-6 + 1e-12 * np.abs(near), near, values)
 
 
+def _deviations(squares: Numbers, sums: Numbers, counts: Numbers) -> Numbers:
+    """Return the sum of squared deviations from the mean."""
+    found = squares - sums * sums / counts
+    return np.where(found <= NEGLIGIBLE * squares, 0, found)
+
+
 def _spread(name: str, piece: BoundPiece, values: Sequence[Numbers]) -> Numbers:
     sums, counts, squares = (_whole(value) for value in values)
     records = np.rint(counts)
     low, high = piece.bounds
     least = 1 if name.endswith("_pop") or name == "sem" else 2
-    population = np.clip((squares - sums * sums / counts) / counts, 0, (high - low) ** 2 / 4)
+    population = np.minimum(_deviations(squares, sums, counts) / counts, (high - low) ** 2 / 4)
     population = np.where(records >= least, population, np.nan)
     sample = population * counts / (counts - 1)
     match name:
@@ -106,7 +129,7 @@ def _pair(name: str, pieces: Sequence[BoundPiece], values: Sequence[Numbers]) ->
     n, x, y, xx, yy, xy = (_whole(value) for value in values)
     records = np.rint(n)
     mean_x, mean_y = np.clip(x / n, *pieces[1].bounds), np.clip(y / n, *pieces[2].bounds)
-    sxx, syy = np.maximum(xx - x * x / n, 0), np.maximum(yy - y * y / n, 0)
+    sxx, syy = _deviations(xx, x, n), _deviations(yy, y, n)
     most = np.sqrt(sxx * syy)
     sxy = np.clip(xy - x * y / n, -most, most)
     found = _PAIRS[name](n, mean_x, mean_y, sxx, syy, sxy)

@@ -19,7 +19,7 @@ from sqlmadp.answer.exact import exact_errors
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result, is_number
 from sqlmadp.answer.rows import Desk
-from sqlmadp.errors import NotCoveredError, ProgrammingError
+from sqlmadp.errors import Error, NotCoveredError, ProgrammingError
 from sqlmadp.sql.bound import BoundQuery
 from sqlmadp.sql.kinds import Kind
 from sqlmadp.table.joint import declared
@@ -92,8 +92,32 @@ def _error(errors: np.ndarray | None, gap: str, kind: str) -> tuple[float | None
         return None, gap or "not a number: it has no error"
     if errors is None:
         return None, LATER
+    return _typical(errors), KNOWN
+
+
+def _typical(errors: np.ndarray) -> float | None:
+    """Return the root of the mean square over rows; None if no row has an error."""
     known = errors[np.isfinite(errors)]
-    return (math.sqrt(float((known**2).mean())) if len(known) else None), KNOWN
+    return math.sqrt(float((known**2).mean())) if len(known) else None
+
+
+def column_errors(
+    query: BoundQuery, estimate: Estimate, desk: Desk
+) -> tuple[tuple[str, float | None], ...]:
+    """Return every numeric column that depends on answers, with its typical error.
+
+    That is None where only the release will tell: of means, ratios and quantiles.  ``estimate``
+    needs no values.
+    """
+    try:
+        errors = exact_errors(query, estimate, desk).errors
+    except Error:  # It fails on answers of 0 and 1.
+        errors = {}
+    return tuple(
+        (name, _typical(errors[place]) if place in errors else None)
+        for place, (name, kind) in enumerate(query.columns)
+        if query.kinds[place] != Kind.FREE and is_number(kind)
+    )
 
 
 class ExpectedErrors(dict[str, tuple[float, ...]]):

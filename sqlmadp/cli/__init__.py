@@ -14,16 +14,8 @@ from typing import Any, NoReturn
 
 import click
 
-from sqlmadp.cli.auditing import audit
-from sqlmadp.cli.experimenting import INTERRUPTED, experiment
-from sqlmadp.cli.interrupts import remember
-from sqlmadp.cli.ledgers import ledger
-from sqlmadp.cli.planning import check, plan
-from sqlmadp.cli.releasing import query, release
-from sqlmadp.cli.reporting import report
-from sqlmadp.cli.schemas import schema
-from sqlmadp.cli.staged import staged
-from sqlmadp.cli.starting import init
+from sqlmadp.cli import audit, experiment, init, ledger, plan, query, release, report, schema
+from sqlmadp.cli.options import INTERRUPTED, remember
 from sqlmadp.errors import Error
 from sqlmadp.release.bug_report import unforeseen
 
@@ -112,7 +104,10 @@ def _with_debug(command: click.Command) -> None:
         command.params.append(_debug_option())
 
 
-_COMMANDS = (init, check, plan, staged, release, query, report, ledger, audit, experiment, schema)
+_COMMANDS: tuple[click.Command, ...] = (
+    *(init.init, plan.check, plan.plan, query.staged, release.release, query.query),
+    *(report.report, ledger.ledger, audit.audit, experiment.experiment, schema.schema),
+)
 for _command in _COMMANDS:
     _with_debug(_command)
     main.add_command(_command)

@@ -1,11 +1,19 @@
-"""Options that several commands share, and how figures for machines are printed."""
+"""What commands share: options, JSON, and a Ctrl-C that is not lost.
+
+A library may swallow an interrupt, while it is imported say, and the work would go on to the end
+and spend.  So the signal is remembered too, and no stage begins after it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,6 +23,9 @@ from sqlmadp.files.plan import Plan
 
 if TYPE_CHECKING:
     from sqlmadp.release.bound_plan import Refused
+
+INTERRUPTED = 130
+"""The exit code that shells give to what Ctrl-C has ended."""
 
 ERROR = click.option(
     "--error", is_flag=True, help="Add columns: standard error and 95% interval of every answer."
@@ -82,9 +93,49 @@ def print_notes(notes: Iterable[Problem], skipped: Iterable[Refused] = (), *, qu
         click.echo(f"skipped: {each.problem}\n", err=True)
 
 
+def notices(*, quiet: bool) -> Callable[[str], None]:
+    """Return a function that writes a note to standard error, unless ``quiet``."""
+
+    def write(note: str) -> None:
+        if not quiet:
+            sys.stderr.write(f"{note}\n")  # Unlike click.echo, this is put above a progress bar.
+            sys.stderr.flush()
+
+    return write
+
+
 def print_json(value: Any) -> None:
     """Print figures for machines, with the version of their form."""
     from sqlmadp.answer.files import encode  # noqa: PLC0415
     from sqlmadp.show.json import versioned  # noqa: PLC0415
 
     click.echo(encode(versioned(value)))
+
+
+_pressed = threading.Event()
+
+
+def remember() -> None:
+    """Remember interrupts from now on, besides raising them."""
+    _pressed.clear()
+    if (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):
+        signal.signal(signal.SIGINT, _press)
+
+
+def _press(number: int, frame: FrameType | None) -> NoReturn:
+    _pressed.set()
+    raise KeyboardInterrupt
+
+
+def stop_on_interrupt(progress: Callable[[str], None]) -> Callable[[str], None]:
+    """Wrap a progress callback so that no new stage starts after Ctrl-C."""
+
+    def told(stage: str) -> None:
+        if _pressed.is_set():
+            raise KeyboardInterrupt
+        progress(stage)
+
+    return told

@@ -29,10 +29,8 @@ from typing import NoReturn
 
 from sqlmadp import errors
 from sqlmadp.answer.result import Result
-from sqlmadp.dbapi.cursor import Cursor
-from sqlmadp.dbapi.executed import Answered, Executed, Pending
-from sqlmadp.dbapi.probe import probed
-from sqlmadp.dbapi.session import Session
+from sqlmadp.dbapi.cursor import Answered, Cursor, Executed, Pending
+from sqlmadp.dbapi.session import Session, probed
 from sqlmadp.errors import InterfaceError, NotSupportedError, ProgrammingError
 from sqlmadp.files.plan import Plan
 from sqlmadp.release.bug_report import reporting

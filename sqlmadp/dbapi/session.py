@@ -4,12 +4,18 @@ It opens the plan, binds the analyst's statements, works out expected errors fro
 workloads, hands statements in, and notices the release.  Other analysts' statements are bound
 here too, since expected errors depend on them; nothing of them is shown, their mistakes
 included.
+
+Notebook magics and BI tools send *probes*, ``SELECT * FROM t WHERE 1 = 0``, and read the names and
+types of what comes back.  A probe returns no row of any table, so the schema alone answers it,
+before the release and after, and it is no part of any workload.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,16 +24,13 @@ from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
-from sqlmadp.dbapi.results import Results
 from sqlmadp.errors import NotReleasedError, OperationalError, ProgrammingError, SqlError
 from sqlmadp.files.analysts import Analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.files.staging import UNNAMED, hand_in, held, new_statements, withdraw
-from sqlmadp.release.accuracy import unit_noise
-from sqlmadp.release.bound_plan import Asked, own_statements
-from sqlmadp.release.certificate import Certificate, certify
+from sqlmadp.release.bound_plan import BoundPlan, domain_of, own_statements
+from sqlmadp.release.certificate import Certificate, certify, unit_noise
 from sqlmadp.release.explain import explain_statement
-from sqlmadp.release.plan_domain import domain_of
 from sqlmadp.release.release import Release, find, select
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.release.trial import try_statement
@@ -46,7 +49,7 @@ STAGED_COLUMNS = tuple((name, "VARCHAR") for name in ("name", "state", "file", "
 class _Forecast:
     """What a release would give if it were made now, as far as one analyst may know."""
 
-    asked: Asked
+    asked: BoundPlan
     number: int
     estimate: Estimate
 
@@ -220,9 +223,9 @@ class Session:
         folder = self._plan.folder
         return str(file.relative_to(folder) if file.is_relative_to(folder) else file)
 
-    def _sound(self, staged: Mapping[str, Sequence[Statement]]) -> Asked:
+    def _sound(self, staged: Mapping[str, Sequence[Statement]]) -> BoundPlan:
         """Return what everybody asks with ``staged``; raise what is wrong with one's own part."""
-        asked = Asked.bind_sound(self._plan, staged)
+        asked = BoundPlan.bind_sound(self._plan, staged)
         own = [each.problem for each in asked.refused if each.analyst == self.analyst]
         if own:  # Only these; the others' are for the curator to see.
             raise SqlError(own)
@@ -294,7 +297,7 @@ class Session:
         return self._forecasts[key]
 
 
-def _forecast(asked: Asked, analyst: str) -> _Forecast:
+def _forecast(asked: BoundPlan, analyst: str) -> _Forecast:
     number = [each.name for each in asked.plan.analysts].index(analyst)
     strategy = select(asked)
     blocks = unit_noise(strategy, asked.epsilon_per_record)
@@ -305,7 +308,7 @@ def _forecast(asked: Asked, analyst: str) -> _Forecast:
 def _find(plan: Plan) -> Release | None:
     if not plan.ledger_path.exists() and plan.head is None:
         return None  # Without the work of binding everything.
-    return find(Asked.bind_sound(plan))
+    return find(BoundPlan.bind_sound(plan))
 
 
 def _states(plan: Plan) -> tuple[tuple[int, int, int] | None, ...]:
@@ -327,3 +330,52 @@ def _state(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+_NAME = r'(?:"((?:[^"]|"")+)"|([A-Za-z_]\w*))'
+_PROBE = re.compile(
+    rf"\s*SELECT\s+\*\s+FROM\s+{_NAME}\s+(?:WHERE\s+(?:1\s*=\s*0|0\s*=\s*1|FALSE)|LIMIT\s+0)\s*",
+    re.IGNORECASE,
+)
+
+
+def probed(text: str, tables: Mapping[str, tuple[tuple[str, str, bool], ...]]) -> Result | None:
+    """Return the empty result of a probe of a declared table; None if the text is no probe."""
+    found = _PROBE.fullmatch(text)
+    if found is None:
+        return None
+    name = found[1].replace('""', '"') if found[1] else found[2]
+    for table, columns in tables.items():
+        if table.casefold() == name.casefold():
+            return Result(tuple((column, kind) for column, kind, _ in columns), (), {})
+    return None
+
+
+MOST_RESULTS = 1000
+MOST_ROWS = 200_000
+"""Results and rows that are kept; those not asked for longest go first."""
+
+
+class Results:
+    """The results asked for last, by the dialect and text of their statements."""
+
+    def __init__(self) -> None:
+        self._results: OrderedDict[tuple[str, str], Result] = OrderedDict()
+        self._rows = 0
+
+    def get(self, key: tuple[str, str]) -> Result | None:
+        """Return the rows of a statement, if they are kept."""
+        if key not in self._results:
+            return None
+        self._results.move_to_end(key)
+        return self._results[key]
+
+    def put(self, key: tuple[str, str], result: Result) -> None:
+        """Keep the rows of a statement, and forget others as far as needed."""
+        if len(result) > MOST_ROWS:
+            return
+        self._results[key] = result
+        self._rows += len(result)
+        while len(self._results) > MOST_RESULTS or self._rows > MOST_ROWS:
+            _, forgotten = self._results.popitem(last=False)
+            self._rows -= len(forgotten)

@@ -36,7 +36,7 @@ from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Capped, Collective, Joint, Workload
 from sqlmadp.mechanism.waterfilling import ratio
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.solve.products import solution_of
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
@@ -205,7 +205,7 @@ def _junk(cells: int, random: np.random.Generator) -> Matrix:
 
 def of_plan(path: Path) -> Honest[Sequence[Question]]:
     """Return the analysts of a plan with their statements and shares; reads no record."""
-    asked = Asked.bind(Plan.open(path))
+    asked = BoundPlan.bind(Plan.open(path))
     columns = {name: size for name, size in asked.columns if size > 1}
     tricks: dict[str, Trick[Sequence[Question]]] = {
         "repeated": lambda wanted, _: [[*wanted] * TIMES],

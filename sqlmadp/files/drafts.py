@@ -8,7 +8,9 @@ lists what is missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from sqlmadp.files.schema import read_schema
 from sqlmadp.files.toml import dotted, show
 from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn, open_engine
 from sqlmadp.private.engines.catalogue import catalogue_problems
-from sqlmadp.private.engines.trusted_values import MOST_VALUES, Values, read_values
+from sqlmadp.private.engines.trusted_values import MOST_VALUES, Values, kind_of_text, read_values
 from sqlmadp.sql.constraints import Allowed, checked
 from sqlmadp.table.csv_format import CsvFormat
 from sqlmadp.table.domain import Domain, Value
@@ -46,6 +48,7 @@ _TYPES: dict[Kind, str] = {
     "real": "real",
     "text": "category",
     "date": "date",
+    "timestamp": "date",
 }
 _EXAMPLES = {"integer": ("0", "99"), "real": ("0.0", "1e6"), "date": ("2020-01-01", "2029-12-31")}
 
@@ -58,7 +61,7 @@ def draft(source: Source, table: str, *, trusted_values: bool = False) -> str:
         if not trusted_values:
             parts = [_section(column, None) for column in columns]
         else:
-            parts = [_section(column, _values(engine, column)) for column in columns]
+            parts = [_with_values(engine, column) for column in columns]
     finally:
         engine.close()
     single = _SINGLE if len(columns) == 1 and columns[0].kind == "untyped text" else ""
@@ -91,8 +94,12 @@ def check_schema(
         engine.close()
 
 
-def _values(engine: Engine, column: SourceColumn) -> Values | None:
-    return None if column.kind == "other" else read_values(engine, column)
+def _with_values(engine: Engine, column: SourceColumn) -> str:
+    """Return a column's part of a draft with what the table holds, types of text included."""
+    if column.kind == "other":
+        return _section(column, None)
+    column = replace(column, kind=kind_of_text(engine, column))
+    return _section(column, read_values(engine, column))
 
 
 def _unit() -> str:
@@ -117,7 +124,8 @@ def _lines(column: SourceColumn, values: Values | None) -> Iterator[str]:
         kind = "category"
     else:
         kind = "category" if _is_listed(column) else kind
-        yield f'type = "{kind}"    # stored as {column.native}'
+        only = ", of which the day is read" if column.kind == "timestamp" else ""
+        yield f'type = "{kind}"    # stored as {column.native}{only}'
     if kind == "category":
         yield _listed(column, values)
     elif kind in _EXAMPLES:
@@ -127,6 +135,8 @@ def _lines(column: SourceColumn, values: Values | None) -> Iterator[str]:
         for key, example, value in zip(("min", "max"), _EXAMPLES[kind], (low, high), strict=True):
             shown = int(value) if kind == "integer" and isinstance(value, float) else value
             yield f"# declare: {key} = {example}" if value is None else f"{key} = {show(shown)}"
+        if kind == "real" and (scale := re.search(r"\(\d+, ?([1-9])\)$", column.native)):
+            yield f"# decimals = {scale[1]}    # reads it to these, and lets sums be asked"
         yield '# outside = "clamp"    # move values outside to the ends; else they are read as NULL'
 
 
@@ -145,12 +155,13 @@ def _ends(column: SourceColumn) -> tuple[Value, Value]:
 
 
 def _in_kind(end: Value, kind: Kind) -> Value:
-    if kind == "date" and isinstance(end, str):
+    if kind in {"date", "timestamp"} and isinstance(end, str):
         try:
-            return date.fromisoformat(end)
+            return date.fromisoformat(end[:10])
         except ValueError:
             return None
-    fitting = {"date": date, "real": int | float, "integer": int, "wide integer": int}
+    days = dict.fromkeys(("date", "timestamp"), date)
+    fitting = {**days, "real": int | float, "integer": int, "wide integer": int}
     return end if kind in fitting and isinstance(end, fitting[kind]) else None
 
 
@@ -209,6 +220,16 @@ def catalogue_notes(engine: Engine, domain: Domain) -> tuple[Problem, ...]:
         )
     for column in domain.columns:
         source = stored.get(column.name.casefold())
+        if source is not None and source.kind == "timestamp" and column.type == "date":
+            found.append(
+                Problem(
+                    file=engine.location,
+                    code="day-of-timestamp",
+                    message=f"{column.name!r} is stored as {source.native} and is read as its day",
+                    hint="Statements see a DATE: no hour is told from another. The day of a "
+                    "timestamp with a time zone is that in UTC.",
+                )
+            )
         if source is None or not column.complete:
             continue
         allowed = allowed_values(source)

@@ -51,10 +51,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sqlmadp.errors import PlanError
-from sqlmadp.files.analysts import Analyst, dialect_named, epsilon_brought, read_analysts
-from sqlmadp.files.exact_numbers import positive
-from sqlmadp.files.query_files import report_missing
-from sqlmadp.files.toml import Table, TomlFile, show, suggest
+from sqlmadp.files.analysts import (
+    Analyst,
+    dialect_named,
+    epsilon_brought,
+    read_analysts,
+    report_missing,
+)
+from sqlmadp.files.toml import Table, TomlFile, positive, show, suggest
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.table.csv_format import CsvFormat
 

@@ -28,6 +28,12 @@
     min  = 0
     max  = 1e6
 
+    [columns.price]
+    type     = "real"
+    decimals = 2                       # read to two decimals: one cell per cent
+    min      = 0
+    max      = 999.99
+
     [unit]                             # who is protected; every record by itself if left out
     column      = "person_id"          # whose a record is; need not be declared
     max_records = 3                    # at most so many of a unit's records are counted
@@ -55,18 +61,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import Any, TypeVar
 
 from sqlmadp.errors import SchemaError
 from sqlmadp.files.public_tables import read_public
 from sqlmadp.files.toml import Table, TomlFile, dotted, is_name, show, suggest
-from sqlmadp.files.unit import read_neighbours, read_unit
-from sqlmadp.table.domain import ORDERED, Column, ColumnType, Domain, Outside
+from sqlmadp.table.domain import ORDERED, Column, ColumnType, Domain, Neighbours, Outside, Unit
 
 LARGEST_COLUMN = 2**24
-"""The most values that an integer column may have."""
+"""The most values that a column of integers, or of numbers with declared decimals, may have."""
 
-_TYPES: tuple[ColumnType, ...] = get_args(ColumnType)
+MOST_DECIMALS = 9
+
+_TYPES: tuple[ColumnType, ...] = ("category", "boolean", "integer", "date", "real")
 _KEYS = ("type", "nullable", "complete", "outside")
 
 Bound = TypeVar("Bound", int, date, float)
@@ -129,9 +136,10 @@ def _column(name: str, table: Table) -> Column | None:
         )
     outside = _outside(kind, table)
     if kind is None:
-        table.only((*_KEYS, "values", "min", "max"), "a column")
+        table.only((*_KEYS, "values", "min", "max", "decimals"), "a column")
         return None
-    own = ("values",) if kind == "category" else ("min", "max") if kind in ORDERED else ()
+    own: tuple[str, ...] = ("min", "max") if kind in ORDERED else ()
+    own = ("values",) if kind == "category" else (*own, "decimals") if kind == "real" else own
     table.only((*_KEYS, *own), f"a column of type {kind}")
     column = Column(name=name, type=kind, nullable=nullable, complete=complete, outside=outside)
     low: int | date | float | None
@@ -147,7 +155,30 @@ def _column(name: str, table: Table) -> Column | None:
             low, high = _bounds(table, _date, "a date without a time, such as 2020-01-31")
         case "real":
             low, high = _bounds(table, _real, "a finite number")
+            if "decimals" in table.values:
+                column = replace(column, type="decimal", decimals=_decimals(table, low, high))
     return replace(column, minimum=low, maximum=high)
+
+
+def _decimals(table: Table, low: float | None, high: float | None) -> int:
+    """Return the digits after the point that a real column is read to."""
+    given = _integer(table.values["decimals"])
+    if given is None or not 0 <= given <= MOST_DECIMALS:
+        table.refuse("decimals", f"an integer from 0 to {MOST_DECIMALS}")
+        return 0
+    for key, end in (("min", low), ("max", high)):
+        if end is not None and abs(end) < 2**53 / 10**given and end != round(end, given):
+            table.refuse(key, f"a number of at most {given} decimals, as the column declares")
+    if low is not None and high is not None and (high - low) * 10**given >= LARGEST_COLUMN:
+        table.report(
+            "decimals",
+            f"is {given}, which makes {(high - low) * 10**given + 1:.0f} values from min to max; "
+            f"allowed: at most {LARGEST_COLUMN} values in a column with decimals",
+            code="too-many-values",
+            hint="Declare fewer decimals or nearer ends; without decimals only the constants that "
+            "queries name are told apart.",
+        )
+    return given
 
 
 def _type(table: Table) -> ColumnType | None:
@@ -255,3 +286,48 @@ def _real(value: object) -> float | None:
         return float(value) if math.isfinite(value) else None
     except OverflowError:  # An integer beyond the largest DOUBLE.
         return None
+
+
+MOST_RECORDS = 1_000_000
+"""The most records that a unit may own: the noise grows with them."""
+
+
+def read_neighbours(root: Table) -> Neighbours:
+    """Return which tables are neighbours; what is wrong is reported."""
+    given = root.values.get("neighbours", "add_remove")
+    if given not in ("add_remove", "replace"):
+        root.refuse("neighbours", '"add_remove" or "replace"')
+    return "replace" if given == "replace" else "add_remove"
+
+
+def read_unit(root: Table) -> Unit | None:
+    """Return the privacy unit, or None if the file declares none; what is wrong is reported."""
+    if "unit" not in root.values:
+        return None
+    table = root.table("unit", "a table with column and max_records, [unit]")
+    if table is None:
+        return None
+    table.only(("column", "max_records", "key", "nulls"), "a unit")
+    column = table.text("column", 'the column that says whose a record is, such as "person_id"')
+    most = table.values.get("max_records")
+    if isinstance(most, bool) or not isinstance(most, int) or not 0 < most <= MOST_RECORDS:
+        table.refuse("max_records", f"a whole number from 1 to {MOST_RECORDS:,}")
+        most = 1
+    nulls = table.values.get("nulls", "drop")
+    if nulls not in ("drop", "own"):
+        table.refuse("nulls", '"drop" or "own"')
+    return Unit(
+        column=column or "",
+        max_records=most,
+        nulls="own" if nulls == "own" else "drop",
+        key=_key(table),
+    )
+
+
+def _key(table: Table) -> tuple[str, ...]:
+    given: Any = table.values.get("key", [])
+    names = given if isinstance(given, list) else [given]
+    if not all(isinstance(name, str) and is_name(name) for name in names):
+        table.refuse("key", 'a column or a list of columns, such as "visit_id"')
+        return ()
+    return tuple(names)

@@ -29,27 +29,27 @@ from sqlmadp.sql.statements import Statement, split
 UNNAMED = "q1"
 """What a single statement without a name is called by ``split``."""
 
-_WAIT_SECONDS = 60.0
+WAIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.01
 _HEADER = "-- Statements that were handed in from a connection. A release answers them.\n"
 
 
 @contextmanager
-def held(folder: Path, *, shared: bool = False) -> Iterator[None]:
+def held(folder: Path, *, shared: bool = False, seconds: float = WAIT_SECONDS) -> Iterator[None]:
     """Hold the lock of the plans in ``folder``: alone for a change, shared by releases."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise _unusable(folder, error) from None
     try:
-        _lock(descriptor, folder, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        _lock(descriptor, folder, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, seconds)
         yield
     finally:
         os.close(descriptor)  # Which ends the lock.
 
 
-def _lock(descriptor: int, folder: Path, kind: int) -> None:
-    deadline = time.monotonic() + _WAIT_SECONDS
+def _lock(descriptor: int, folder: Path, kind: int, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
     while True:
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
@@ -63,7 +63,7 @@ def _lock(descriptor: int, folder: Path, kind: int) -> None:
             return
         raise OperationalError(
             f"a release or another change in {str(folder)!r} has been under way for "
-            f"{_WAIT_SECONDS:.0f} seconds; nothing was done. Try again when it has ended"
+            f"{seconds:.0f} seconds; nothing was done. Try again when it has ended"
         )
 
 

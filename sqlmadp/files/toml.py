@@ -6,6 +6,8 @@ key, and `finish` raises everything that was reported as one error.
 The parser gives no positions, and a second grammar of TOML here could disagree with it.
 So the parser itself finds the lines: a *statement* (a table's header, or a key and its
 value) is the fewest lines that parse on their own.
+
+Epsilon, budget and shares are exact fractions, written as text: TOML's own 0.1 is not one tenth.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, time
 from difflib import get_close_matches
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
@@ -239,3 +242,39 @@ def _keys(tree: Mapping[str, object], around: Key) -> Iterator[Key]:
         yield (*around, name)
         if isinstance(value, dict) and len(around) < _DEPTH:
             yield from _keys(value, (*around, name))
+
+
+_POSITIVE = 'a number above 0 in quotes, such as "1", "0.5" or "1/3", of at most 20 digits'
+# Bounded, so that the number also fits wherever floating point works out an expected error.
+_NUMBER = re.compile(
+    r"[+-]?([0-9]{1,20}(/[0-9]{1,20})?|[0-9]{0,20}\.?[0-9]{1,20}(e[+-]?[0-9]{1,2})?)"
+)
+
+
+def exact(given: object) -> Fraction | None:
+    """Return the number that a plan, or an option in its place, gives; None if it gives none."""
+    if isinstance(given, int) and not isinstance(given, bool) and abs(given) < 10**20:
+        return Fraction(given)
+    text = given if isinstance(given, str) else ""
+    if not _NUMBER.fullmatch(text.lower()):
+        return None
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        return None
+
+
+def positive(table: Table, name: str) -> Fraction | None:
+    """Return the exact positive number at ``name``, or None and a mistake noted."""
+    given = table.values.get(name)
+    if isinstance(given, float):
+        hint = (
+            f'In quotes it is exact: {name} = "{given}".' if _NUMBER.fullmatch(str(given)) else ""
+        )
+        table.refuse(name, _POSITIVE, hint=hint)
+        return None
+    number = exact(given)
+    if number is None or number <= 0:
+        table.refuse(name, _POSITIVE)
+        return None
+    return number

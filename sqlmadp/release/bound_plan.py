@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import msgspec
@@ -21,19 +21,21 @@ import msgspec
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.files.analysts import Analyst
 from sqlmadp.files.plan import Plan
+from sqlmadp.files.schema import read_schema
 from sqlmadp.files.staging import staged_statements
 from sqlmadp.files.toml import dotted
 from sqlmadp.mechanism import MECHANISMS, mechanism
 from sqlmadp.mechanism.collective import Capped, Collective
 from sqlmadp.mechanism.fairness import Outcome
-from sqlmadp.release.plan_domain import domain_of
+from sqlmadp.private.engines import Source
+from sqlmadp.private.engines.trusted_values import read_public
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.sql.bind import BoundQuery, bind_each, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.parameters import with_parameters
 from sqlmadp.sql.statements import Statement, split_each
 from sqlmadp.strategy.cache import StrategyCache, default_directory
-from sqlmadp.table.domain import Column, Domain
+from sqlmadp.table.domain import Column, Domain, PublicTable
 from sqlmadp.workload.questions import Question, Workload
 
 VERSION = 2
@@ -51,7 +53,7 @@ class Refused:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class BoundPlan:
     """A plan with every statement bound to the domain."""
 
     plan: Plan
@@ -64,7 +66,7 @@ class Asked:
     """What is left out of the plan, with the reasons."""
 
     @classmethod
-    def bind(cls, plan: Plan) -> Asked:
+    def bind(cls, plan: Plan) -> BoundPlan:
         """Bind every statement of every analyst; one error lists all mistakes, sizes included.
 
         A plan that skips refused statements goes on without them, if anybody is left.
@@ -77,7 +79,7 @@ class Asked:
     @classmethod
     def bind_sound(
         cls, plan: Plan, staged: Mapping[str, Sequence[Statement]] | None = None
-    ) -> Asked:
+    ) -> BoundPlan:
         """Bind what can be bound; the rest is left out, and so is whoever is left with nothing.
 
         Their part of epsilon is left out too.  ``staged`` adds statements that an analyst has
@@ -104,13 +106,13 @@ class Asked:
                 refused.append(Refused(name, "", problem))
         return cls(plan, domain, (), tuple(refused))._with(bound)
 
-    def without(self, refused: Sequence[Refused]) -> Asked:
+    def without(self, refused: Sequence[Refused]) -> BoundPlan:
         """Return the same without some statements, and without whoever is left with nothing."""
         names = {(each.analyst, each.query) for each in refused}
         known = {analyst.name: own for analyst, own in self._pairs}
         return replace(self, refused=(*self.refused, *refused))._with(_without(known, names))
 
-    def _with(self, bound: Mapping[str, tuple[BoundQuery, ...]]) -> Asked:
+    def _with(self, bound: Mapping[str, tuple[BoundQuery, ...]]) -> BoundPlan:
         """Return the plan of those who have a statement that counts, with what they bring."""
         members = [
             each
@@ -262,7 +264,9 @@ def _identity(column: Column) -> tuple[object, ...]:
     """Return a column's part of the release's hash."""
     outside = "clamp" if column.outside == "clamp" else "drop"
     told = (column.name, column.type, column.nullable, outside, column.values)
-    ends = (column.minimum, column.maximum, column.cuts)
+    ends: tuple[object, ...] = (column.minimum, column.maximum, column.cuts)
+    if column.type == "decimal":
+        ends = (*ends, column.decimals)
     return (*told, *ends) if column.complete else (*told, *ends, "undeclared values are NULL")
 
 
@@ -402,3 +406,21 @@ def _duplicate(statement: Statement, known: Statement, analyst: Analyst) -> Prob
         hint="Write '-- name: ...' above one of them.",
         span=(0, 1),
     )
+
+
+def domain_of(plan: Plan) -> Domain:
+    """Return the domain that the plan's schema declares; reads no record of the private table."""
+    domain = read_schema(plan.schema_path)
+    if all(table.table is None for table in domain.public):
+        return domain
+    source = replace(plan.table, folder=plan.folder.resolve())
+    public = tuple(
+        table if table.table is None else _read(table, source, domain.table)
+        for table in domain.public
+    )
+    return replace(domain, public=public)
+
+
+@lru_cache(maxsize=64)
+def _read(table: PublicTable, source: Source, private: str) -> PublicTable:
+    return read_public(table, source, private)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sqlmadp.errors import Error, UnforeseenError
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 
 SHOWN = 4
 """Places that a report names: the last ones, where it happened."""

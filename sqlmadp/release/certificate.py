@@ -11,6 +11,14 @@ settles on a rule by looking at everyone, *within the agreement* those who are l
 Where analysts join one after the other, in the order of the plan or after a release, the
 certificate lists each join with everybody's error after it.  Who joins late can be held responsible
 for nothing but what changed then, so interference is stated of later analysts on earlier ones.
+
+The accuracy of a statement:
+
+    rmse     root of the mean variance of its counts and sums, in plain units
+    factor   mean of  variance / naive variance  over them: 1 is no better than splitting the
+             analyst's share evenly over their statements and asking one by one (see
+             `workload.questions`); at most 1 where a mechanism only adds to what the analyst
+             would measure alone
 """
 
 from __future__ import annotations
@@ -24,19 +32,22 @@ from fractions import Fraction
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from sqlmadp.answer.explain import column_errors
+from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import number
+from sqlmadp.answer.rows import Desk
 from sqlmadp.answer.table import TextTable
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.mechanism.bounds import Bounds, bounds
 from sqlmadp.mechanism.collective import Joint
-from sqlmadp.mechanism.fairness import Outcome, unit
+from sqlmadp.mechanism.fairness import Outcome, noise_variance, unit
 from sqlmadp.mechanism.waterfilling import ratio
-from sqlmadp.release.accuracy import Accuracy, accuracies, unit_noise
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.history import Stage
 from sqlmadp.solve.products import solution_of
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
+from sqlmadp.workload.questions import naive_deviations
 
 LATE = (
     "guaranteed: nobody worse off because of somebody who joined after them, and nobody who "
@@ -46,6 +57,66 @@ LATE = (
 
 TINY = 1e-9
 """How far above 1 a ratio may be by the last digits of floating-point numbers alone."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The expected error of one statement."""
+
+    name: str
+    rows: int
+    rmse: float
+    """Root of the mean expected squared error over the statement's counts and sums."""
+    factor: float
+    """The same relative to asking one by one: the mean of ``variance / naive variance``."""
+    columns: tuple[tuple[str, float | None], ...] = ()
+    """Every numeric result column that depends on answers, with the root of its mean expected
+    squared error over rows; None where only the release will tell."""
+
+
+def unit_noise(strategy: Joint, epsilon: Fraction) -> list[Rows]:
+    """Return a strategy's blocks, scaled so that their noise for ``epsilon`` has variance 1."""
+    scale = 1 / (strategy.total * math.sqrt(noise_variance(epsilon)))
+    return [block.times(scale) for block in strategy.blocks]
+
+
+def accuracies(
+    asked: BoundPlan, blocks: Sequence[Rows], reads: Sequence[tuple[int, ...]]
+) -> tuple[tuple[Accuracy, ...], ...]:
+    """Return every statement's accuracy, by analyst, from those blocks that each analyst reads.
+
+    The noise of the blocks has variance 1.
+    """
+    estimates: dict[tuple[int, ...], Estimate] = {}
+    desk = Desk(asked.plan.limits)
+    found = []
+    with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
+        for place, numbers in enumerate(reads):
+            if numbers not in estimates:
+                read = tuple(blocks[n] for n in numbers)
+                estimates[numbers] = Estimate(asked.domain, read, (), noise_variance=1.0)
+            found.append(_of_analyst(asked, place, estimates[numbers], desk))
+    return tuple(found)
+
+
+def _of_analyst(
+    asked: BoundPlan, place: int, estimate: Estimate, desk: Desk
+) -> tuple[Accuracy, ...]:
+    share = asked.plan.analysts[place].share
+    unit = noise_variance(asked.epsilon_per_record * share)
+    questions = asked.questions[place]
+    found = []
+    for query, question, naive in zip(
+        asked.queries[place], questions, naive_deviations(questions), strict=True
+    ):
+        own = [estimate.rmse(rows) ** 2 for rows in question.pieces]
+        every = np.concatenate([np.zeros(0), *own])
+        mean = float(every.mean()) if len(every) else 0.0  # No group, no answer, no error.
+        ratios = (v.sum() / (unit * n**2) for v, n in zip(own, naive, strict=True) if n)
+        factor = math.fsum(float(ratio) for ratio in ratios) / max(1, question.rows)
+        columns = column_errors(query, estimate, desk)
+        found.append(Accuracy(query.name, query.rows, math.sqrt(mean), factor, columns))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -270,7 +341,7 @@ def _figure(value: float | None) -> str:
 
 
 def certify(
-    asked: Asked,
+    asked: BoundPlan,
     name: str | None = None,
     measured: Measured | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
@@ -309,7 +380,7 @@ Measured = tuple[Sequence[Rows], int, Sequence[tuple[int, ...]]]
 
 
 def _certificate(
-    asked: Asked,
+    asked: BoundPlan,
     standings: Mapping[str, Standing],
     total: float,
     compared: Bounds,
@@ -358,7 +429,7 @@ def _as_measured(
     return other
 
 
-def _joins(asked: Asked, given: Outcome, name: str) -> tuple[Join, ...]:
+def _joins(asked: BoundPlan, given: Outcome, name: str) -> tuple[Join, ...]:
     """Return each join under a mechanism in which analysts join one after the other."""
     analysts = asked.plan.analysts
     units, scale = _units(asked), unit(asked.collective, asked.epsilon_per_record)
@@ -372,13 +443,13 @@ def _joins(asked: Asked, given: Outcome, name: str) -> tuple[Join, ...]:
     return tuple(found)
 
 
-def _units(asked: Asked) -> Floats:
+def _units(asked: BoundPlan) -> Floats:
     own = asked.collective.units
     return np.ones(len(asked.plan.analysts)) if own is None else own
 
 
 def certify_late(
-    asked: Asked, stages: Sequence[Stage], reads: Sequence[Sequence[int]]
+    asked: BoundPlan, stages: Sequence[Stage], reads: Sequence[Sequence[int]]
 ) -> Certificate:
     """Return the certificate of several measurements, each but the first of newcomers.
 
@@ -407,7 +478,7 @@ def certify_late(
 
 
 def _late_joins(
-    asked: Asked, stages: Sequence[Stage], reads: Sequence[Sequence[int]]
+    asked: BoundPlan, stages: Sequence[Stage], reads: Sequence[Sequence[int]]
 ) -> list[Join]:
     """Return who came with each measurement, and everybody's error from then on."""
     names = [analyst.name for analyst in asked.plan.analysts]

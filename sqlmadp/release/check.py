@@ -14,7 +14,7 @@ from sqlmadp.private import Ledger
 from sqlmadp.private.engines import open_engine
 from sqlmadp.private.engines.catalogue import catalogue_problems
 from sqlmadp.private.engines.identity import Identity
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.history import find_base
 from sqlmadp.release.trial import prepare, without_failing
 
@@ -23,7 +23,7 @@ from sqlmadp.release.trial import prepare, without_failing
 class Checked:
     """What was found out about a plan."""
 
-    asked: Asked | None
+    asked: BoundPlan | None
     """The bound plan, if it could be bound."""
     problems: tuple[Problem, ...]
     notes: tuple[Problem, ...] = ()
@@ -50,7 +50,7 @@ def check_plan(
         return Checked(None, error.problems)
     found, notes = compare_with_catalogue(plan)
     try:
-        asked = Asked.bind_sound(plan)
+        asked = BoundPlan.bind_sound(plan)
         if deep:
             asked = _tried(asked, progress)
         elif asked.refused and not (plan.skip_refused and asked.plan.analysts):
@@ -63,7 +63,7 @@ def check_plan(
     return Checked(asked, found, (*notes, *asked.notes))
 
 
-def _tried(asked: Asked, progress: Callable[[str], None]) -> Asked:
+def _tried(asked: BoundPlan, progress: Callable[[str], None]) -> BoundPlan:
     """Try all that a release would do before it reads a record; raise all that is refused."""
     plan = asked.plan
     asked = without_failing(asked)

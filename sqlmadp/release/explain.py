@@ -11,8 +11,8 @@ from sqlmadp.answer.reconstruct import Estimate, recut
 from sqlmadp.answer.result import Result
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.files.plan import Plan
-from sqlmadp.release.accuracy import unit_noise
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
+from sqlmadp.release.certificate import unit_noise
 from sqlmadp.release.release import asked_and_released, select
 from sqlmadp.sql.bind import bind, cuts
 from sqlmadp.sql.evaluate import Evaluator
@@ -45,7 +45,7 @@ def explain_statement(plan: Plan, statement: Statement, analyst: str | None = No
     return explain(query, _expected(asked, domain, number))
 
 
-def _expected(asked: Asked, domain: Domain, number: int | None) -> Estimate:
+def _expected(asked: BoundPlan, domain: Domain, number: int | None) -> Estimate:
     """Return what a reader would read once the plan is released; it has no values."""
     strategy = select(asked)
     blocks = unit_noise(strategy, asked.epsilon_per_record)

@@ -1,33 +1,39 @@
-"""Late analysts: who joins after a release, and what they add to it.
+"""History: what earlier releases mean for a plan: analysts who join late, and known answers.
 
 A plan to which analysts were added, all else unchanged, is not measured anew.  What was measured
 stays; the newcomers bring an epsilon of their own, which is all that is charged; one more
 measurement complements the earlier ones, and everybody's answers are reconstructed from all of
-them.  Nobody's expected error rises: see `core.mechanism.complement`.
+them.  Nobody's expected error rises: see `mechanism.complement`.
 
 What was released before must be what the plan still says: the same statements, the same schema,
 and the same epsilon of each analyst, as exact fractions (``share * epsilon``).  If only epsilons
 differ, nothing is guessed: the plan is refused with what to write.  ``late = false`` in the plan
 measures everything anew.
+
+A new release costs budget, and what an earlier one measured may answer some of its statements for
+nothing: whoever is about to spend is told which, and how well (`known_answers`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
+from sqlmadp.answer.reader import Reader
 from sqlmadp.answer.reconstruct import measured_rows
-from sqlmadp.errors import InternalError, PlanError, Problem
+from sqlmadp.answer.result import Result, number
+from sqlmadp.errors import Error, InternalError, PlanError, Problem
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Joint
 from sqlmadp.mechanism.complement import Added, Complement
 from sqlmadp.private import Ledger, Measurement
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
+from sqlmadp.sql.statements import Statement
 from sqlmadp.table.domain import Domain
 from sqlmadp.table.rows import Rows
 
@@ -39,7 +45,7 @@ ROUNDING = 1e-9
 class Base:
     """A completed release that a plan adds analysts to."""
 
-    asked: Asked
+    asked: BoundPlan
     """What the analysts of that release asked."""
     measurements: tuple[Measurement, ...]
     """All that they read, oldest first."""
@@ -61,7 +67,7 @@ def bringing(plan: Plan) -> dict[str, Fraction]:
     return {analyst.name: analyst.share * plan.epsilon for analyst in plan.analysts}
 
 
-def find_base(asked: Asked, ledger: Ledger) -> Base | None:
+def find_base(asked: BoundPlan, ledger: Ledger) -> Base | None:
     """Return the largest completed release that the plan adds analysts to, or None."""
     plan = asked.plan
     brought = bringing(plan)
@@ -122,7 +128,7 @@ def known_rows(measurements: Sequence[Measurement], domain: Domain) -> tuple[Row
     return tuple(rows)
 
 
-def complement(asked: Asked, base: Base) -> Joint:
+def complement(asked: BoundPlan, base: Base) -> Joint:
     """Return what the newcomers measure, with the numbers of all blocks that each analyst reads.
 
     Blocks are numbered through all measurements.  Under a mechanism that keeps everybody to their
@@ -151,7 +157,7 @@ def complement(asked: Asked, base: Base) -> Joint:
     return replace(found.strategy, reads=(everyone,) * len(names))
 
 
-def _check(asked: Asked, base: Base, choice: Complement, chosen: Added) -> None:
+def _check(asked: BoundPlan, base: Base, choice: Complement, chosen: Added) -> None:
     """Raise before anything is spent if somebody's error would rise after all."""
     new = base.newcomers(asked.plan)
     there = [n for n, analyst in enumerate(asked.plan.analysts) if analyst.name not in new]
@@ -174,7 +180,7 @@ def _members(stored: Measurement | None) -> dict[str, Fraction]:
     return {name: Fraction(epsilon) for name, epsilon in kept.items()}
 
 
-def _asked_before(plan: Plan, members: Mapping[str, Fraction], mechanism: str) -> Asked:
+def _asked_before(plan: Plan, members: Mapping[str, Fraction], mechanism: str) -> BoundPlan:
     """Return what the members ask in this plan, with what they brought before."""
     total = sum(members.values(), Fraction(0))
     analysts = tuple(
@@ -182,7 +188,7 @@ def _asked_before(plan: Plan, members: Mapping[str, Fraction], mechanism: str) -
         for analyst in plan.analysts
         if analyst.name in members
     )
-    return Asked.bind(replace(plan, analysts=analysts, epsilon=total, mechanism=mechanism))
+    return BoundPlan.bind(replace(plan, analysts=analysts, epsilon=total, mechanism=mechanism))
 
 
 def _changed(plan: Plan, time: str, members: Mapping[str, Fraction]) -> Problem:
@@ -201,3 +207,48 @@ def _changed(plan: Plan, time: str, members: Mapping[str, Fraction]) -> Problem:
         f"epsilon at the top. To measure everything anew for epsilon {plan.epsilon}, write "
         "late = false at the top.",
     )
+
+
+def known_answers(asked: BoundPlan, ledger: Ledger) -> Iterator[str]:
+    """Yield one sentence for every statement that a stored release of the same schema answers."""
+    readers = [
+        (charge.time, _reader(asked, everything(stored, ledger)))
+        for charge in ledger.charges
+        if (stored := ledger.find(charge.release)) is not None
+        and stored.metadata.get("schema") == asked.schema_id
+    ]
+    if not readers:
+        return
+    for analyst, own in zip(asked.plan.analysts, asked.queries, strict=True):
+        for query in own:
+            found = [(time, _answer(reader, query.statement)) for time, reader in readers]
+            errors = {time: _typical(each) for time, each in found if each is not None}
+            if errors:
+                time = min(errors, key=errors.__getitem__)
+                yield (
+                    f"{analyst.name}.{query.name} is answered, with ± {number(errors[time])}, by "
+                    f"the release of {time}: 'sqlmadp query' answers it free"
+                )
+
+
+def _reader(asked: BoundPlan, measurements: tuple[Measurement, ...]) -> Reader:
+    cuts: dict[str, set[float]] = {}
+    for measurement in measurements:
+        for name, values in measurement.metadata["cuts"].items():
+            cuts.setdefault(name, set()).update(values)
+    columns = tuple(replace(column, cuts=()) for column in asked.domain.columns)
+    domain = replace(asked.domain, columns=columns).with_cuts(cuts)
+    return Reader(measurements, domain, asked.plan.limits)
+
+
+def _answer(reader: Reader, statement: Statement) -> Result | None:
+    try:
+        return reader.answer(statement, None)
+    except Error:  # It is not covered, or asks for constants that the release does not cut at.
+        return None
+
+
+def _typical(result: Result) -> float:
+    """Return the root of the mean squared error of all answers."""
+    errors = [e for column in result.rmse.values() for e in column if not math.isnan(e)]
+    return math.sqrt(sum(e * e for e in errors) / len(errors)) if errors else 0.0

@@ -1,32 +1,49 @@
 """Preview: what ``release`` would give the analysts of a plan, before anything is spent.
 
+    preview    expected errors of the plan, or of the plan with changes
+    dry run    everything that a release does before it reads a record, and nothing after that
+
 A plan that is not released yet is measured at once.  A plan to which analysts were added after a
 release keeps what was measured, whatever its mechanism; the newcomers' part is all that is chosen
-and charged (`late`), so that is what is shown.  Reads the ledger, and no data.
+and charged (`history`), so that is what is shown.  Reads the ledger, and no data.
+
+Strategies do not depend on epsilon, and every RMSE is proportional to 1 / epsilon.  So the least
+epsilon that meets a target is known from one preview: ``epsilon max(rmse / target)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
 
 from sqlmadp.answer.result import number
 from sqlmadp.answer.table import TextTable
-from sqlmadp.errors import NotSupportedError, ProgrammingError
+from sqlmadp.errors import InputError, NotSupportedError, ProgrammingError
+from sqlmadp.files.analysts import Analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.private import Ledger
-from sqlmadp.release.accuracy import unit_noise
-from sqlmadp.release.bound_plan import Asked
-from sqlmadp.release.certificate import Certificate, certify, certify_late
+from sqlmadp.private.engines.identity import Identity
+from sqlmadp.private.ledger_binding import check_binding
+from sqlmadp.private.ledger_file import check_place
+from sqlmadp.release.bound_plan import BoundPlan
+from sqlmadp.release.certificate import Certificate, certify, certify_late, unit_noise
+from sqlmadp.release.check import compare_with_catalogue, source_identity
 from sqlmadp.release.history import Base, Stage, find_base, stages_of
-from sqlmadp.release.release import added
+from sqlmadp.release.release import Progress, added
+from sqlmadp.release.trial import prepare, without_failing
+
+DIGITS = 6
+"""Significant digits of a least epsilon, rounded up."""
 
 
 class Previews(dict[str, Certificate | NotSupportedError]):
     """Certificates by mechanism; one that cannot serve this domain says why instead."""
 
-    def __init__(self, asked: Asked, base: Base | None = None) -> None:
+    def __init__(self, asked: BoundPlan, base: Base | None = None) -> None:
         super().__init__()
         self.asked = asked
         self.base = base
@@ -62,7 +79,7 @@ def preview_plan(
     if unknown := [name for name in mechanisms if name not in MECHANISMS]:
         raise ProgrammingError(f"no mechanism {unknown[0]!r}; there are {', '.join(MECHANISMS)}")
     progress("binding statements")
-    asked = Asked.bind(plan)
+    asked = BoundPlan.bind(plan)
     previews = Previews(asked, base_of(asked))
     for name in mechanisms:
         progress(f"mechanism {name}")
@@ -74,7 +91,7 @@ def preview_plan(
 
 
 def preview(
-    asked: Asked,
+    asked: BoundPlan,
     base: Base | None,
     name: str,
     progress: Callable[[str], None] = lambda _: None,
@@ -96,7 +113,7 @@ def _leaving_out(name: str, progress: Callable[[str], None]) -> Callable[[int, i
     return lambda done, total: progress(f"mechanism {name}: {done} of {total} left out")
 
 
-def base_of(asked: Asked) -> Base | None:
+def base_of(asked: BoundPlan) -> Base | None:
     """Return the completed release that a plan adds, or has added, analysts to."""
     plan = asked.plan
     if not plan.ledger_path.exists():
@@ -106,3 +123,185 @@ def base_of(asked: Asked) -> Base | None:
         if stored is not None and not stored.metadata.get("earlier"):
             return None  # Everybody was measured at once.
         return find_base(asked, ledger)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What if: how a plan is to be changed.
+
+    Analysts leave, then analysts join, then shares are set, then epsilon.  Whoever leaves or joins
+    changes the shares of the others in proportion; a newcomer takes an equal share unless one is
+    named.  Shares that are named are exact, and the others share the rest in proportion to what
+    they had.  A changed plan is previewed as if nothing had been released.
+    """
+
+    without: Sequence[str] = ()
+    joining: Mapping[str, Path] = field(default_factory=dict)
+    """Newcomers by name, each with a file of statements."""
+    shares: Mapping[str, Fraction] = field(default_factory=dict)
+    epsilon: Fraction | None = None
+
+    def apply(self, plan: Plan) -> Plan:
+        """Return the changed plan, measured at once; the plan itself if nothing is changed."""
+        if not (self.without or self.joining or self.shares or self.epsilon):
+            return plan
+        members = {analyst.name: analyst for analyst in plan.analysts}
+        for name in self.without:
+            if name not in members:
+                raise ProgrammingError(f"no analyst {name!r} in the plan; {_known(members)}")
+            del members[name]
+        members = {each.name: each for each in _in_proportion([*members.values()], Fraction(1))}
+        for name, file in self.joining.items():
+            if name in members:
+                raise ProgrammingError(f"there is an analyst {name!r} in the plan already")
+            share = Fraction(1, len(members) + 1)
+            others = _in_proportion([*members.values()], 1 - share)
+            newcomer = Analyst(name=name, files=(file,), share=share)
+            members = {each.name: each for each in (*others, newcomer)}
+        analysts = _with_shares(members, self.shares)
+        epsilon = self.epsilon or plan.epsilon
+        return replace(plan, analysts=analysts, epsilon=epsilon, late=False)
+
+
+def least_epsilons(previews: Previews, targets: Mapping[str, float]) -> dict[str, Fraction]:
+    """Return, by mechanism, the least epsilon that meets the targets; nothing without targets."""
+    if targets and (base := previews.base) is not None:
+        raise ProgrammingError(
+            f"a target names the least epsilon of a plan that is measured at once, but this one "
+            f"adds {', '.join(base.newcomers(previews.asked.plan))} to the release of {base.time}; "
+            "write late = false in the plan to see what measuring everything anew would take"
+        )
+    return {
+        name: least_epsilon(previews.asked, each, targets)
+        for name, each in previews.items()
+        if targets and isinstance(each, Certificate)
+    }
+
+
+def least_epsilon(asked: BoundPlan, preview: Certificate, targets: Mapping[str, float]) -> Fraction:
+    """Return the least epsilon with which the RMSE of every named query meets its target.
+
+    A target names a query, of whichever analysts have one of that name, or ``analyst.query``.
+    """
+    needed = Fraction(0)
+    for name, target in targets.items():
+        found = [
+            query.rmse
+            for analyst, standing in preview.analysts.items()
+            for query in standing.statements
+            if name in (query.name, f"{analyst}.{query.name}")
+        ]
+        if not found:
+            listed = [
+                f"{analyst}.{query.name}"
+                for analyst, standing in preview.analysts.items()
+                for query in standing.statements
+            ]
+            raise ProgrammingError(
+                f"no query named {name!r}. Queries in this plan: {', '.join(listed)}"
+            )
+        needed = max(needed, asked.plan.epsilon * Fraction(max(found)) / Fraction(target))
+    return rounded_up(needed)
+
+
+def rounded_up(number: Fraction) -> Fraction:
+    """Return the least decimal of some significant digits that is not below ``number``."""
+    if number == 0:
+        return number
+    places = DIGITS - 1 - math.floor(math.log10(number))
+    scale = Fraction(10) ** places
+    return Fraction(math.ceil(number * scale)) / scale
+
+
+def _in_proportion(analysts: Sequence[Analyst], whole: Fraction) -> list[Analyst]:
+    """Return the analysts with shares in the same proportions that sum to ``whole``."""
+    total = sum((each.share for each in analysts), Fraction(0))
+    return [replace(each, share=each.share * whole / total) for each in analysts]
+
+
+def _with_shares(
+    members: Mapping[str, Analyst], shares: Mapping[str, Fraction]
+) -> tuple[Analyst, ...]:
+    if unknown := [name for name in shares if name not in members]:
+        raise ProgrammingError(f"no analyst {unknown[0]!r} in the plan; {_known(members)}")
+    if not members:
+        raise ProgrammingError("without these analysts nobody is left")
+    left = 1 - sum(shares.values(), Fraction(0))
+    others = [each for name, each in members.items() if name not in shares]
+    if left < 0 or (left > 0) != bool(others):
+        raise ProgrammingError(
+            f"the shares given sum to {1 - left}; all shares together must sum to exactly 1, "
+            f"and nobody's may be 0"
+        )
+    named = {name: replace(members[name], share=share) for name, share in shares.items()}
+    rest = {each.name: each for each in _in_proportion(others, left)}
+    return tuple((named | rest)[name] for name in members)
+
+
+def _known(members: Mapping[str, Analyst]) -> str:
+    return f"there are {', '.join(members)}" if members else "nobody is left"
+
+
+@dataclass(frozen=True, eq=False)
+class DryRun:
+    """What a release would cost and give."""
+
+    asked: BoundPlan
+    budget: Fraction
+    spent: Fraction
+    """What the ledger has spent so far."""
+    completed: str | None
+    """When this release was completed, if it was: releasing it again is free."""
+    measured: Mapping[tuple[str, ...], int]
+    """How many questions would be measured over which columns."""
+    preview: Certificate
+    epsilon: Fraction
+    """What it would charge: the plan's, or what newcomers bring to a completed release."""
+    added_to: str | None = None
+    """When the release was completed that the plan adds analysts to, if it does."""
+
+    @property
+    def left(self) -> Fraction:
+        """Return what the ledger has left so far."""
+        return self.budget - self.spent
+
+
+def dry_run(plan: Plan, progress: Progress = lambda _: None) -> DryRun:
+    """Return what a release would cost and give; raise what it would raise.
+
+    Statements are bound, the schema is compared with the table's catalogue, the ledger and its
+    binding to the table are checked, the strategy is selected and calibrated, and all answers are
+    made from made-up measurements (`trial`).  Nothing is spent or written.
+    """
+    progress("binding statements")
+    asked = without_failing(BoundPlan.bind_sound(plan))
+    if problems := compare_with_catalogue(plan)[0]:
+        raise InputError(problems)
+    progress("looking at the ledger")
+    spent, completed, base = _look(asked, source_identity(plan))
+    ready = prepare(asked, lambda _: base, progress)
+    asked = ready.asked
+    found = preview(asked, base, asked.plan.mechanism)
+    blocks = ready.strategy.measured
+    measured: dict[tuple[str, ...], int] = {}
+    for block in blocks:
+        measured[block.scope] = measured.get(block.scope, 0) + block.count
+    time = None if base is None else base.time
+    return DryRun(asked, plan.budget, spent, completed, measured, found, ready.epsilon, time)
+
+
+def _look(asked: BoundPlan, identity: Identity) -> tuple[Fraction, str | None, Base | None]:
+    """Return what the ledger has spent, when it recorded this release, and what it adds to."""
+    plan = asked.plan
+    if not plan.ledger_path.exists() and plan.head is None:
+        check_place(plan.ledger_path)
+        check_binding(identity, plan.ledger_path, tuple)
+        return Fraction(0), None, None
+    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
+        known = [charge.time for charge in ledger.charges if charge.release == asked.release_id]
+        if known:
+            return ledger.spent, known[0], None
+        base = find_base(asked, ledger)
+        ledger.require(plan.epsilon if base is None else base.epsilon(plan))
+        check_binding(identity, ledger.path, lambda: ledger.heads)
+        return ledger.spent, None, base

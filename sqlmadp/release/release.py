@@ -41,7 +41,7 @@ from sqlmadp.mechanism.collective import Joint
 from sqlmadp.private import Ledger, Measurement, measure
 from sqlmadp.private.engines.scope_batches import answer_bytes
 from sqlmadp.private.ledger_binding import stored
-from sqlmadp.release.bound_plan import Asked, Refused
+from sqlmadp.release.bound_plan import BoundPlan, Refused
 from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.certificate import Certificate, Skipped, certify, certify_late
 from sqlmadp.release.history import (
@@ -50,10 +50,10 @@ from sqlmadp.release.history import (
     complement,
     everything,
     find_base,
+    known_answers,
     known_rows,
     stages_of,
 )
-from sqlmadp.release.known_answers import known_answers
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import Statement, split
@@ -76,7 +76,7 @@ class Results(dict[str, dict[str, Result]]):
 class Release:
     """A completed release: the stored measurement, and rows worked out from it."""
 
-    asked: Asked
+    asked: BoundPlan
     measurements: tuple[Measurement, ...]
     """All that answers come from, oldest first: several if analysts joined late."""
     spent: Fraction
@@ -245,7 +245,7 @@ def release(
 
     with reporting(), held(plan.folder, shared=True):  # Nothing is handed in meanwhile.
         progress("binding statements")
-        asked = Asked.bind_sound(plan)
+        asked = BoundPlan.bind_sound(plan)
         if asked.refused and not plan.skip_refused:
             without_failing(asked)  # Raises all refusals at once, and never returns.
         if not asked.plan.analysts:
@@ -287,7 +287,7 @@ def release(
             return ready.trial.over(measured, spent=ledger.spent, left=ledger.left)
 
 
-def _tell(asked: Asked, intention: str, notice: Progress) -> None:
+def _tell(asked: BoundPlan, intention: str, notice: Progress) -> None:
     """Tell of slips, of what is left out and of what is about to be charged."""
     for note in asked.notes:
         notice(f"note: {note}\n")
@@ -331,12 +331,12 @@ def released(plan: Plan, notice: Progress = lambda _: None) -> Release:
 
 def asked_and_released(
     plan: Plan, notice: Progress = lambda _: None
-) -> tuple[Asked, Release | None]:
+) -> tuple[BoundPlan, Release | None]:
     """Return what a plan asks and its completed release, if there is one; else raise refusals.
 
     A release that skipped what was refused is found again, and asks what it answered.
     """
-    asked = Asked.bind_sound(plan)
+    asked = BoundPlan.bind_sound(plan)
     done = find(asked, notice)
     if done is not None:
         return done.asked, done
@@ -345,7 +345,7 @@ def asked_and_released(
     return asked, None
 
 
-def find(asked: Asked, notice: Progress = lambda _: None) -> Release | None:
+def find(asked: BoundPlan, notice: Progress = lambda _: None) -> Release | None:
     """Return the completed release of what was asked, or None.
 
     ``notice`` is told of notes beside the table that are behind the ledger and stay so.
@@ -357,7 +357,7 @@ def find(asked: Asked, notice: Progress = lambda _: None) -> Release | None:
         return _completed(asked, ledger, notice)
 
 
-def _completed(asked: Asked, ledger: Ledger, notice: Progress) -> Release | None:
+def _completed(asked: BoundPlan, ledger: Ledger, notice: Progress) -> Release | None:
     """Return the release of what was asked, or of what was left of it when some was skipped."""
     if not asked.plan.analysts:
         return None
@@ -374,7 +374,7 @@ def _completed(asked: Asked, ledger: Ledger, notice: Progress) -> Release | None
     return Release(asked, everything(measurement, ledger), ledger.spent, ledger.left)
 
 
-def _asked_without(asked: Asked, ledger: Ledger) -> Asked | None:
+def _asked_without(asked: BoundPlan, ledger: Ledger) -> BoundPlan | None:
     """Return what was released without those statements that the release says it skipped."""
     for charge in ledger.charges:
         known = ledger.find(charge.release)
@@ -406,7 +406,7 @@ def processing(plan: Plan) -> Processing:
     return Processing(nonnegative=plan.nonnegative, consistent=plan.consistent)
 
 
-def select(asked: Asked) -> Joint:
+def select(asked: BoundPlan) -> Joint:
     """Return the plan's strategy, checked to answer every query of every analyst."""
     strategy = asked.outcome().strategy
     if not np.isfinite(strategy.errors).all():
@@ -416,7 +416,7 @@ def select(asked: Asked) -> Joint:
     return strategy
 
 
-def added(asked: Asked, base: Base) -> Joint:
+def added(asked: BoundPlan, base: Base) -> Joint:
     """Return what newcomers add to a completed release."""
     strategy = complement(asked, base)
     blocks = (*known_rows(base.measurements, asked.domain), *strategy.blocks)
@@ -425,7 +425,7 @@ def added(asked: Asked, base: Base) -> Joint:
     return strategy
 
 
-def _intention(asked: Asked, ledger: Ledger, base: Base | None) -> str:
+def _intention(asked: BoundPlan, ledger: Ledger, base: Base | None) -> str:
     """Say what a release will cost, before it does."""
     known = next((c for c in ledger.charges if c.release == asked.release_id), None)
     if known is not None:
@@ -453,7 +453,7 @@ def _intention(asked: Asked, ledger: Ledger, base: Base | None) -> str:
     return f"this is a new release: it charges epsilon {asked.plan.epsilon} to {budget}; {changed}"
 
 
-def metadata_of(asked: Asked, strategy: Joint, base: Base | None) -> dict[str, object]:
+def metadata_of(asked: BoundPlan, strategy: Joint, base: Base | None) -> dict[str, object]:
     """Return what a reader needs beside the measurement, as plain JSON values."""
     reads = sorted(zip(asked.places, strategy.reads, strict=True))
     earlier = () if base is None else base.measurements
@@ -469,7 +469,7 @@ def metadata_of(asked: Asked, strategy: Joint, base: Base | None) -> dict[str, o
     }
 
 
-def _skipped_names(asked: Asked) -> list[list[str]]:
+def _skipped_names(asked: BoundPlan) -> list[list[str]]:
     """Return what was left out: analyst, query (empty for all of an analyst's part) and why."""
     return [
         list(each)

@@ -34,7 +34,7 @@ from sqlmadp.mechanism.collective import Joint
 from sqlmadp.private import Measurement
 from sqlmadp.private.blocks import grain
 from sqlmadp.private.measure import calibrate
-from sqlmadp.release.bound_plan import Asked, Refused
+from sqlmadp.release.bound_plan import BoundPlan, Refused
 from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.history import Base
 from sqlmadp.release.release import (
@@ -63,7 +63,7 @@ MOST = 2.0**62
 class Ready:
     """What is about to be measured, after everything that follows was tried."""
 
-    asked: Asked
+    asked: BoundPlan
     base: Base | None
     """The completed release that it adds analysts to, if it does."""
     epsilon: Fraction
@@ -75,8 +75,8 @@ class Ready:
 
 
 def prepare(
-    asked: Asked,
-    find_base: Callable[[Asked], Base | None],
+    asked: BoundPlan,
+    find_base: Callable[[BoundPlan], Base | None],
     progress: Progress = lambda _: None,
 ) -> Ready:
     """Select what to measure and try all that follows; raise what is refused, all at once.
@@ -103,7 +103,7 @@ def prepare(
         asked = left
 
 
-def without_failing(asked: Asked) -> Asked:
+def without_failing(asked: BoundPlan) -> BoundPlan:
     """Return what is left when every statement was tried by itself; raise all that is refused."""
     desk = Desk(asked.plan.limits)
     failed = [
@@ -118,7 +118,7 @@ def without_failing(asked: Asked) -> Asked:
     return left
 
 
-def _selected(asked: Asked, base: Base | None, progress: Progress) -> Ready:
+def _selected(asked: BoundPlan, base: Base | None, progress: Progress) -> Ready:
     plan = asked.plan
     progress("selecting a strategy")
     epsilon = plan.epsilon if base is None else base.epsilon(plan)
@@ -146,7 +146,7 @@ def try_statement(query: BoundQuery, analyst: str, desk: Desk | None = None) -> 
     return None
 
 
-def _blamed(asked: Asked, error: NotSupportedError) -> Refused:
+def _blamed(asked: BoundPlan, error: NotSupportedError) -> Refused:
     """Return the finest statement: without it, what is too large to be selected for is smaller."""
     _, query, name = max(
         (
@@ -167,7 +167,7 @@ def _blamed(asked: Asked, error: NotSupportedError) -> Refused:
 
 
 def made_up(
-    asked: Asked, strategy: Joint, epsilon: Fraction, metadata: Mapping[str, object]
+    asked: BoundPlan, strategy: Joint, epsilon: Fraction, metadata: Mapping[str, object]
 ) -> Measurement:
     """Return a measurement of a strategy without any data: all of its values are 0."""
     calibrated = calibrate(strategy.measured, domain=asked.domain, epsilon=epsilon)
@@ -215,7 +215,7 @@ def _drawn(trial: Release, sign: int) -> Release:
     return trial.over((*earlier, drawn), spent=trial.spent, left=trial.left, draws=DRAWS)
 
 
-def _refused(asked: Asked, analyst: str, name: str, error: Error) -> Refused:
+def _refused(asked: BoundPlan, analyst: str, name: str, error: Error) -> Refused:
     """Return the refusal of a statement whose rows cannot be made from every measurement."""
     own = dict(zip((a.name for a in asked.plan.analysts), asked.queries, strict=True))[analyst]
     statement = next(query.statement for query in own if query.name == name)
@@ -244,7 +244,7 @@ def _write(trial: Release, results: Results) -> None:
         for form in FORMATS:
             write_results(results, Path(folder), form)
     certificates = {asked.plan.mechanism: trial.certificate}
+    from sqlmadp.show.report import page  # noqa: PLC0415
     from sqlmadp.show.report.content import assemble  # noqa: PLC0415 - The report shows releases.
-    from sqlmadp.show.report.page import page  # noqa: PLC0415
 
     page(assemble(asked, certificates, results=results), "trial")

@@ -15,10 +15,9 @@ from sqlmadp.answer.result import Result
 from sqlmadp.errors import Error, NotSupportedError, Problem
 from sqlmadp.mechanism.bounds import Bounds
 from sqlmadp.private import Ledger
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import Certificate, Join, Skipped
-from sqlmadp.release.dry_run import Rehearsal
-from sqlmadp.release.preview import Previews
+from sqlmadp.release.preview import DryRun, Previews
 from sqlmadp.release.release import Release, Results
 
 VERSION = 1
@@ -31,7 +30,7 @@ def versioned(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_figures(
-    problems: tuple[Problem, ...], notes: tuple[Problem, ...], asked: Asked | None = None
+    problems: tuple[Problem, ...], notes: tuple[Problem, ...], asked: BoundPlan | None = None
 ) -> dict[str, Any]:
     """Return what ``check --json`` prints."""
     return {
@@ -43,7 +42,7 @@ def check_figures(
     }
 
 
-def _left_out(asked: Asked | None) -> dict[str, Any]:
+def _left_out(asked: BoundPlan | None) -> dict[str, Any]:
     """Return what is refused and skipped, if anything is."""
     refused = () if asked is None else asked.refused
     return {"skipped": [_problem(each.problem) for each in refused]} if refused else {}
@@ -61,7 +60,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _queries(asked: Asked | None) -> list[dict[str, Any]]:
+def _queries(asked: BoundPlan | None) -> list[dict[str, Any]]:
     if asked is None:
         return []
     return [
@@ -141,7 +140,13 @@ def _standings(certificate: Certificate) -> dict[str, Any]:
             "interference": dict(standing.interference),
             "interference_within_agreement": dict(standing.within_agreement),
             "queries": [
-                {"name": each.name, "rows": each.rows, "rmse": each.rmse, "factor": each.factor}
+                {
+                    "name": each.name,
+                    "rows": each.rows,
+                    "rmse": each.rmse,
+                    "factor": each.factor,
+                    "columns": [{"name": name, "rmse": rmse} for name, rmse in each.columns],
+                }
                 for each in standing.statements
             ],
         }
@@ -149,20 +154,20 @@ def _standings(certificate: Certificate) -> dict[str, Any]:
     }
 
 
-def rehearsal_figures(rehearsal: Rehearsal) -> dict[str, Any]:
+def dry_run_figures(found: DryRun) -> dict[str, Any]:
     """Return what ``release --dry-run --json`` prints."""
     return {
         "dry_run": True,
-        "completed": rehearsal.completed,
-        "epsilon": str(rehearsal.epsilon),
-        "budget": str(rehearsal.budget),
-        "spent": str(rehearsal.spent),
-        "left": str(rehearsal.left),
+        "completed": found.completed,
+        "epsilon": str(found.epsilon),
+        "budget": str(found.budget),
+        "spent": str(found.spent),
+        "left": str(found.left),
         "measured": [
             {"columns": list(columns), "questions": questions}
-            for columns, questions in rehearsal.measured.items()
+            for columns, questions in found.measured.items()
         ],
-        "analysts": _standings(rehearsal.preview),
+        "analysts": _standings(found.preview),
     }
 
 

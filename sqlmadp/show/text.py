@@ -1,27 +1,30 @@
 """Text for people: plain tables on standard output.
 
-Colours appear on a terminal only; rich leaves them out if NO_COLOR is set.
+Colours appear on a terminal only; rich leaves them out if NO_COLOR is set.  A `Grid` that is wider
+than the terminal is shown in several pieces below each other, each with the first columns (its
+keys) again, so that no number is ever broken over two lines.  Only text is folded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 from rich.text import Text
 
 from sqlmadp.answer.result import Result, is_number, number, shown
+from sqlmadp.answer.table import TextTable, visible
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.private import Ledger
-from sqlmadp.release.bound_plan import Asked
-from sqlmadp.release.certificate import TINY, Certificate
-from sqlmadp.release.dry_run import Rehearsal
-from sqlmadp.release.preview import Previews
+from sqlmadp.release.bound_plan import BoundPlan
+from sqlmadp.release.certificate import TINY, Accuracy, Certificate
+from sqlmadp.release.preview import DryRun, Previews
 from sqlmadp.release.release import Release, Results
-from sqlmadp.show.grid import Grid, Header
 
 WIDEST = 400
 """Columns of a table that is not shown on a terminal: nothing is cut off in a file."""
@@ -33,7 +36,7 @@ def console() -> Console:
     return plain if plain.is_terminal else Console(highlight=False, width=WIDEST)
 
 
-def show_checked(asked: Asked) -> None:
+def show_checked(asked: BoundPlan) -> None:
     """Print what was found to be in order."""
     count = sum(len(own) for own in asked.queries)
     console().print(
@@ -44,7 +47,7 @@ def show_checked(asked: Asked) -> None:
     )
 
 
-def _analysts(asked: Asked) -> str:
+def _analysts(asked: BoundPlan) -> str:
     count = len(asked.plan.analysts)
     return f"{count:,} analyst{'s' * (count != 1)}"
 
@@ -94,15 +97,27 @@ def _sentence(text: str) -> str:
 
 
 def show_statements(certificate: Certificate) -> None:
-    """Print one line per statement: its rows, its standard error, and how much it gains."""
+    """Print every statement: its rows, the standard error of each column, and how much it gains."""
     headers = [Header("analyst"), Header("statement"), Header("rows", right=True)]
-    headers += [Header("±", right=True), Header("times as accurate as one by one", right=True)]
-    table = Grid(headers)
+    headers += [Header("column"), Header("±", right=True)]
+    table = Grid([*headers, Header("times as accurate as one by one", right=True)])
     for name, standing in certificate.analysts.items():
         for each in standing.statements:
             gain = f"{each.factor**-0.5:.2f}" if each.factor else ""
-            table.add(name, each.name, f"{each.rows:,}", number(each.rmse), gain)
+            first, *others = _column_errors(each)
+            table.add(name, each.name, f"{each.rows:,}", *first, gain)
+            for column in others:
+                table.add("", "", "", *column, "")
     table.show(console())
+
+
+def _column_errors(accuracy: Accuracy) -> list[tuple[str, str]]:
+    """Return every column that has an error, and the error in words; one empty pair if none has."""
+    found = [
+        (name, "after the release" if error is None else number(error))
+        for name, error in accuracy.columns
+    ]
+    return found or [("", "")]
 
 
 def show_least_epsilon(least: Mapping[str, Fraction]) -> None:
@@ -141,13 +156,15 @@ def _ratio(value: float) -> Text:
 
 def _queries_table(shown: Mapping[str, Certificate]) -> Grid:
     mechanisms = (Header(name, right=True) for name in shown)
-    headers = [Header("analyst"), Header("statement"), Header("rows", right=True), *mechanisms]
-    table = Grid(headers, keys=3)
+    headers = [Header("analyst"), Header("statement"), Header("rows", right=True)]
+    table = Grid([*headers, Header("column"), *mechanisms], keys=4)
     every = list(shown.values())
     for name, standing in every[0].analysts.items():
         for place, each in enumerate(standing.statements):
-            own = (c.analysts[name].statements[place] for c in every)
-            table.add(name, each.name, f"{each.rows:,}", *(number(s.rmse) for s in own))
+            own = [_column_errors(c.analysts[name].statements[place]) for c in every]
+            for line, ((column, _), *_) in enumerate(zip(*own, strict=True)):
+                first = (name, each.name, f"{each.rows:,}") if line == 0 else ("", "", "")
+                table.add(*first, column, *(errors[line][1] for errors in own))
     return table
 
 
@@ -226,32 +243,32 @@ def _result_table(result: Result) -> Grid:
     return table
 
 
-def show_rehearsal(rehearsal: Rehearsal) -> None:
+def show_dry_run(found: DryRun) -> None:
     """Print what a release would cost and give, after everything but the release was tried."""
     screen = console()
-    asked, plan = rehearsal.asked, rehearsal.asked.plan
+    asked, plan = found.asked, found.asked.plan
     screen.print(
         f"epsilon {plan.epsilon}, mechanism {plan.mechanism}, {_analysts(asked)}. "
         "Nothing is spent, no record is read and nothing is written."
     )
-    if rehearsal.completed is not None:
-        screen.print(f"This plan was released at {rehearsal.completed}: releasing it again is free")
+    if found.completed is not None:
+        screen.print(f"This plan was released at {found.completed}: releasing it again is free")
     else:
         screen.print(
-            f"It would charge epsilon {rehearsal.epsilon} to ledger {str(plan.ledger_path)!r}: "
-            f"spent {rehearsal.spent} of {rehearsal.budget} so far, "
-            f"{rehearsal.left - rehearsal.epsilon} left after it",
+            f"It would charge epsilon {found.epsilon} to ledger {str(plan.ledger_path)!r}: "
+            f"spent {found.spent} of {found.budget} so far, "
+            f"{found.left - found.epsilon} left after it",
             markup=False,
         )
-    if rehearsal.added_to is not None:
-        screen.print(f"It would add analysts to the release of {rehearsal.added_to}, which stays")
+    if found.added_to is not None:
+        screen.print(f"It would add analysts to the release of {found.added_to}, which stays")
     screen.print("\nWhat would be measured")
     table = Grid([Header("columns"), Header("questions", right=True)])
-    for columns, questions in rehearsal.measured.items():
+    for columns, questions in found.measured.items():
         table.add(", ".join(columns) or "(all records)", f"{questions:,}")
     table.show(screen)
     screen.print("\nExpected accuracy of every statement")
-    show_statements(rehearsal.preview)
+    show_statements(found.preview)
 
 
 def show_ledger(ledger: Ledger) -> None:
@@ -269,3 +286,92 @@ def show_ledger(ledger: Ledger) -> None:
             )
         table.show(screen)
     screen.print(f"head {ledger.head}", soft_wrap=True)
+
+
+GAP = 2
+"""Blanks between two columns."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The head of one column."""
+
+    title: str
+    right: bool = False
+    """Whether the column holds numbers: aligned to the right, and never folded."""
+    joined: bool = False
+    """Whether the column belongs to the one before it and stays beside it."""
+
+
+@dataclass
+class Grid:
+    """Rows of text under headers."""
+
+    headers: Sequence[Header]
+    keys: int = 1
+    """How many of the first columns are repeated in every piece."""
+    rows: list[list[Text]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, table: TextTable) -> Grid:
+        """Return a grid of all rows of a table."""
+        grid = cls([Header(title, right) for title, right in table.headers])
+        for row in table.rows:
+            grid.add(*row)
+        return grid
+
+    def add(self, *cells: str | Text) -> None:
+        """Add a row; text of any kind is shown on one line, whatever characters it holds."""
+        self.rows.append([c if isinstance(c, Text) else Text(visible(c)) for c in cells])
+
+    def show(self, screen: Console) -> None:
+        """Print the table, in as many pieces as the width of the screen makes necessary."""
+        for piece, places in enumerate(self._pieces(screen.width)):
+            if piece:
+                screen.print()
+            screen.print(self._table(places))
+
+    def _pieces(self, width: int) -> Iterator[list[int]]:
+        """Yield the columns of each piece."""
+        widths = [
+            max(cell_len(text) for text in (header.title, *(row[place].plain for row in self.rows)))
+            for place, header in enumerate(self.headers)
+        ]
+        if sum(widths) + GAP * (len(widths) - 1) <= width:
+            yield list(range(len(widths)))
+            return
+        keys = list(range(self.keys))
+        taken = min(sum(widths[place] + GAP for place in keys), width // 2)
+        piece, used = [*keys], taken
+        for unit in self._units():
+            needed = sum(widths[place] + GAP for place in unit)
+            if len(piece) > len(keys) and used + needed - GAP > width:
+                yield piece
+                piece, used = [*keys], taken
+            piece.extend(unit)
+            used += needed
+        yield piece
+
+    def _units(self) -> list[list[int]]:
+        """Return the columns behind the keys, those that stay beside each other together."""
+        units: list[list[int]] = []
+        for place in range(self.keys, len(self.headers)):
+            if self.headers[place].joined and units:
+                units[-1].append(place)
+            else:
+                units.append([place])
+        return units
+
+    def _table(self, places: Sequence[int]) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+        for place in places:
+            header = self.headers[place]
+            table.add_column(
+                Text(visible(header.title)),
+                justify="right" if header.right else "left",
+                no_wrap=header.right,
+                overflow="fold",
+            )
+        for row in self.rows:
+            table.add_row(*(row[place] for place in places))
+        return table

@@ -202,7 +202,7 @@ def _empty(
     if value is None:
         counted = _sums(sets, chosen, COUNT, evaluator)
     elif (found := guarded(value, [*guards, *own], evaluator.terms)) is not None:
-        counted = _sums(sets, chosen, [found.presence], evaluator)
+        counted = _sums(sets, chosen, found.presence, evaluator)
     else:
         argument = guarded(value, [*guards, *own], evaluator.argument)
         values = Values(argument.factor, np.ones(len(argument.numbers)))

@@ -97,6 +97,9 @@ def _value_sql(column: Column) -> tuple[str, list[object]]:
             return "range = 1", []
         case "integer":
             return f"range + ({column.ordinal_bounds[0]})", []
+        case "decimal":
+            step = f"CAST(range + ({column.ordinal_bounds[0]}) AS DOUBLE)"
+            return f"{step} / {10**column.decimals}", []
         case "date":
             return f"DATE '{column.minimum}' + CAST(range AS INTEGER)", []
         case _:

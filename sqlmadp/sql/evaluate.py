@@ -188,21 +188,29 @@ class Evaluator:
         return self._terms[key]
 
     def _product_terms(self, node: Node) -> Terms | None:
+        whole = len(column_names(node)) == 1
         try:
-            return terms_of(node, self._numbers)
+            return terms_of(node, lambda part: self._numbers(part, dates=not whole))
         except _WRONG:
             return None  # A part fails where the whole does not.
 
-    def _numbers(self, node: Node) -> NDArray[np.float64]:
-        """Return the value of an expression of one column on every cell; NaN where it is NULL."""
+    def _numbers(self, node: Node, *, dates: bool) -> NDArray[np.float64]:
+        """Return the value of an expression of one column on every cell; NaN where it is NULL.
+
+        With ``dates``, a date is a number of days.
+        """
         columns = self._cells.columns(node)
         source, number = self._cells.product(columns)
         sql = text(node)
-        if self._type(node, f"SELECT ({sql}) AS value, 0 AS cell FROM {source}", 0) in NO_NUMBERS:
+        kind = self._type(node, f"SELECT ({sql}) AS value, 0 AS cell FROM {source}", 0)
+        value = f"({sql})"
+        if dates and kind == "DATE":
+            value = f"(({sql}) - DATE '1970-01-01')"
+        elif kind in NO_NUMBERS:
             raise EvaluationError(node, "its values are no numbers")
         fetched = self._fetch(
             node,
-            f"SELECT {number} AS cell, TRY_CAST(({sql}) AS DOUBLE) AS value, "
+            f"SELECT {number} AS cell, TRY_CAST({value} AS DOUBLE) AS value, "
             f"({sql}) IS NULL AS missing FROM {source}",
         )
         missing = np.asarray(fetched["missing"], dtype=bool)
@@ -217,7 +225,8 @@ class Evaluator:
         columns = [c for c in self.domain.columns if c.name in terms.present]
         cells = {}
         for column in columns:
-            vectors = [term.functions[column.name] for term in terms.terms]
+            used = [t for t in (*terms.terms, *terms.presence) if column.name in t.functions]
+            vectors = [term.functions[column.name] for term in used]
             there = np.flatnonzero(terms.present[column.name] > 0)
             if not len(there):
                 return False
@@ -231,7 +240,10 @@ class Evaluator:
             [list(terms.present).index(column.name) for column in columns]
         )
         sql = f"SELECT {number} AS cell, TRY_CAST(({text(node)}) AS DOUBLE) AS value FROM {source}"
-        fetched = self._fetch(node, sql)
+        try:
+            fetched = self._fetch(node, sql)
+        except EvaluationError:
+            return False  # A date, or an error that concerns every cell.
         order = np.argsort(np.asarray(fetched["cell"]))
         theirs = np.ma.filled(np.ma.asarray(fetched["value"], dtype=np.float64), np.nan)[order]
         # NULL adds nothing to a sum, as 0 does.

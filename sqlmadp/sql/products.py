@@ -1,36 +1,34 @@
 """Products: an expression that is summed, as a sum of products of functions of single columns.
 
-    price * quantity - 2 * discount        =  1 price(p) quantity(q)  -  2 discount(d)
+    price * quantity - 2 * discount             =  price(p) quantity(q) - 2 discount(d)
+    CASE WHEN returned THEN price ELSE fee END  =  returned(r) price(p) + (1 - returned(r)) fee(f)
 
 Such a sum needs no table of its columns' product: each function is a vector over one column's
-cells, evaluated by DuckDB.  Only ``+``, ``-``, ``*``, division by a constant, casts to DOUBLE and
-a CASE of one branch, without ELSE or with ELSE 0, are taken apart; whatever else an expression of
-several columns is made of has no such form.
+cells, evaluated by DuckDB.  ``+``, ``-``, ``*``, division by a constant, casts to DOUBLE, days
+between two dates, and CASE with conditions on single columns are taken apart; whatever else an
+expression of several columns is made of has no such form.
 
-NULL: an expression of this form is NULL just where one of its columns' parts is, and adds nothing
-there, so every term gets, for a column that only other terms have, the function that is 1 where
-that part is not NULL.
+Where an expression is not NULL is a sum of products too: of functions that are 1 where a part is
+not NULL, and of the conditions of CASE.  It is a factor of what is summed: NULL adds nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from sqlmadp.sql.tree import Node, case, column_names, integer, terms, text
+from sqlmadp.sql.tree import Node, binary, call_of, case, column_names, integer, terms, text
 
 Vector = NDArray[np.float64]
 
-ELSE_0 = "not NULL where the product is"
-"""Marks the part that stands for a condition with ELSE 0."""
-
 MOST_TERMS = 64
-"""Terms of one expression; beyond that it is looked at whole."""
+"""Look at an expression as a whole if it has more terms than this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,15 +45,10 @@ class Terms:
     """A sum of products of functions of single columns."""
 
     terms: tuple[Term, ...]
+    presence: tuple[Term, ...]
+    """What COUNT of the expression adds up: 1 where it is not NULL."""
     present: dict[str, Vector]
-    """By column: 1 where the parts of that column are not NULL, 0 elsewhere."""
-    elsewhere: bool = False
-    """Whether ELSE 0 may make it 0 where such a part is NULL."""
-
-    @property
-    def presence(self) -> Term:
-        """What COUNT of the expression adds up; one with ELSE 0 is taken to be never NULL."""
-        return Term(1.0, {} if self.elsewhere else self.present)
+    """By column: 1 where no part of that column is NULL, 0 elsewhere."""
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -74,21 +67,46 @@ class Terms:
 
     def at(self, cells: Mapping[str, NDArray[np.int64]]) -> Vector:
         """Return the values on the product of some cells of every column; NaN for NULL."""
-        shape = [len(cells[name]) for name in self.present]
+        axes = {name: axis for axis, name in enumerate(self.present)}
+        shape = [len(cells[name]) for name in axes]
 
-        def product(term: Term) -> Vector:
-            found = np.full(shape, term.coefficient)
-            for axis, name in enumerate(self.present):
-                along = [-1 if a == axis else 1 for a in range(len(shape))]
-                found = found * term.functions[name][cells[name]].reshape(along)
-            return found
+        def added(terms: Sequence[Term]) -> Vector:
+            total = np.zeros(shape)
+            for term in terms:
+                product = np.full(shape, term.coefficient)
+                for name, function in term.functions.items():
+                    along = [-1 if axis == axes[name] else 1 for axis in range(len(shape))]
+                    product = product * function[cells[name]].reshape(along)
+                total += product
+            return total
 
-        values = sum((product(term) for term in self.terms), np.zeros(shape))
-        return np.where(product(Term(1.0, self.present)) > 0, values, np.nan)
+        return np.where(added(self.presence) > 0, added(self.terms), np.nan)
 
 
-_Product = tuple[float, tuple[Node, ...]]
-"""A number and expressions of one column each, to be multiplied."""
+class _Product(NamedTuple):
+    """A number and expressions of one column each, to be multiplied."""
+
+    number: float
+    parts: tuple[Node, ...] = ()
+    needs: tuple[Node, ...] = ()
+    """Expressions that count as 1 where they are not NULL, and as 0 where they are."""
+
+    def times(self, other: _Product) -> _Product:
+        number = self.number * other.number
+        return _Product(number, self.parts + other.parts, self.needs + other.needs)
+
+
+_Products = list[_Product]
+
+
+class _Sum(NamedTuple):
+    """What an expression is the sum of, and where it is not NULL."""
+
+    products: _Products
+    presence: _Products
+
+    def scaled(self, by: float) -> _Sum:
+        return _Sum([p._replace(number=by * p.number) for p in self.products], self.presence)
 
 
 def terms_of(node: Node, values: Callable[[Node], Vector]) -> Terms | None:
@@ -96,100 +114,156 @@ def terms_of(node: Node, values: Callable[[Node], Vector]) -> Terms | None:
 
     ``values`` are those of an expression of one column on its cells, NaN where it is NULL.
     """
-    found = _products(node)
+    found = _sum(node)
     if found is None:
         return None
-    known: dict[str, Vector] = {}
-
-    def vector(part: Node) -> Vector:
-        if text(part) not in known:
-            known[text(part)] = values(part)
-        return known[text(part)]
-
+    parts = {text(n): n for p in (*found.products, *found.presence) for n in (*p.parts, *p.needs)}
+    vectors = {sql: values(part) for sql, part in parts.items()}
     present: dict[str, Vector] = {}
-    for _, parts in found:
-        for part in parts:
-            (name,) = column_names(part)
-            here = np.isfinite(vector(part)).astype(np.float64)
-            present[name] = present[name] * here if name in present else here
-    made = []
-    for coefficient, parts in found:
-        functions = dict(present)
-        for part in parts:
-            (name,) = column_names(part)
-            functions[name] = functions[name] * np.nan_to_num(vector(part), nan=0.0)
-        made.append(Term(coefficient, functions))
-    marks = [part for _, parts in found for part in parts if part.meta.get(ELSE_0)]
-    return Terms(tuple(made), present, elsewhere=bool(marks))
+    for sql, part in parts.items():
+        _multiply(present, part, np.isfinite(vectors[sql]).astype(np.float64))
+
+    def term(product: _Product) -> Term:
+        functions: dict[str, Vector] = {}
+        for part in product.needs:
+            _multiply(functions, part, np.isfinite(vectors[text(part)]).astype(np.float64))
+        for part in product.parts:
+            _multiply(functions, part, np.nan_to_num(vectors[text(part)], nan=0.0))
+        return Term(product.number, functions)
+
+    return Terms(tuple(map(term, found.products)), tuple(map(term, found.presence)), present)
 
 
-def _products(node: Node) -> list[_Product] | None:
-    """Return what an expression is the sum of; None if it cannot be taken apart."""
-    number = _number(node)
-    if number is not None:
-        return [(number, ())]
-    if len(column_names(node)) == 1:
-        return [(1.0, (node,))]
-    if isinstance(node, exp.Neg):
-        return _scaled(_products(node.this), -1.0)
-    if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
-        double = str(node.args["to"].args.get("spelled", "")).upper() == "DOUBLE"
-        return _products(node.this) if double else None
-    if isinstance(node, exp.Case):
-        return _conditional(node)
-    if not isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
-        return None
-    left, right = _products(node.this), _products(node.expression)
-    if left is None or right is None:
-        return None
-    if isinstance(node, (exp.Add, exp.Sub)):
-        return _few([*left, *(_scaled(right, -1.0 if isinstance(node, exp.Sub) else 1.0) or ())])
-    if isinstance(node, exp.Mul):
-        return _few((a * b, (*x, *y)) for a, x in left for b, y in right)
-    divisor = _number(node.expression)
-    return _scaled(left, 1 / divisor) if divisor else None
-
-
-def _conditional(node: exp.Case) -> list[_Product] | None:
-    """Return ``CASE WHEN a AND b THEN x [ELSE 0] END`` as x times 1 where a, and where b."""
-    default = node.args.get("default")
-    zero = default is not None and _number(default) == 0
-    if node.this is not None or len(node.args["ifs"]) != 1:
-        return None
-    if not (zero or default is None or isinstance(default, exp.Null)):
-        return None
-    (branch,) = node.args["ifs"]
-    conditions = terms(branch.this) if isinstance(branch.this, exp.And) else [branch.this]
-    inner = _products(branch.args["true"])
-    if inner is None or any(len(column_names(each)) != 1 for each in conditions):
-        return None
-    marks = []
-    for each in conditions:
-        mark = case([(each, integer(1))])
-        if zero:
-            mark.set("default", integer(0))
-            mark.meta[ELSE_0] = True
-        marks.append(mark)
-    return [(number, (*marks, *parts)) for number, parts in inner]
+def _multiply(functions: dict[str, Vector], part: Node, by: Vector) -> None:
+    (name,) = column_names(part)
+    functions[name] = functions[name] * by if name in functions else by
 
 
 def null_parts(node: Node) -> list[Node]:
     """Return expressions of which one is NULL just where the whole is."""
-    found = _products(node)
-    marks = [part for _, parts in found or () for part in parts if part.meta.get(ELSE_0)]
-    if found is None or marks:
+    found = _sum(node)
+    if found is None or len(found.presence) != 1:
         return [node]
-    parts = {text(part): part for _, product in found for part in product}
+    ((_, marks, needs),) = found.presence
+    parts = {text(part): part for part in needs}
+    for mark in marks:  # 1 or 0: without its ELSE 0 it is 1 or NULL.
+        part = mark.copy()
+        part.set("default", None)
+        parts[text(part)] = part
     return list(parts.values())
 
 
-def _few(products: Iterable[_Product]) -> list[_Product] | None:
-    found = list(products)
-    return found if len(found) <= MOST_TERMS else None
+def _sum(node: Node) -> _Sum | None:
+    """Return what an expression is the sum of; None if it cannot be taken apart."""
+    number = _number(node)
+    if number is not None:
+        return _Sum([_Product(number)], [_Product(1.0)])
+    if len(column_names(node)) == 1:
+        return _Sum([_Product(1.0, (node,))], [_Product(1.0, (), (node,))])
+    if (branches := _branches(node)) is not None:
+        return _choice(*branches)
+    if isinstance(node, (exp.Neg, exp.Cast)):
+        inner = _sum(node.this) if isinstance(node, exp.Neg) or _is_double(node) else None
+        return inner.scaled(-1.0) if inner is not None and isinstance(node, exp.Neg) else inner
+    node = _days_between(node)
+    if not isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
+        return None
+    left, right = _sum(node.this), _sum(node.expression)
+    if left is None or right is None:
+        return None
+    presence = _times(left.presence, right.presence)
+    if isinstance(node, exp.Mul):
+        return _few(_times(left.products, right.products), presence)
+    if isinstance(node, exp.Div):
+        divisor = _number(node.expression)
+        return left.scaled(1 / divisor) if divisor else None
+    added = right.scaled(-1.0 if isinstance(node, exp.Sub) else 1.0).products
+    products = _times(left.products, right.presence) + _times(added, left.presence)
+    return _few(products, presence)
 
 
-def _scaled(products: list[_Product] | None, by: float) -> list[_Product] | None:
-    return None if products is None else [(by * number, parts) for number, parts in products]
+def _times(left: _Products, right: _Products) -> _Products:
+    return [a.times(b) for a in left for b in right]
+
+
+def _few(products: _Products, presence: _Products) -> _Sum | None:
+    few = 0 < len(presence) <= MOST_TERMS and len(products) <= MOST_TERMS
+    return _Sum(products, presence) if few else None
+
+
+def _is_double(node: exp.Cast) -> bool:
+    plain = not isinstance(node, exp.TryCast)
+    return plain and str(node.args["to"].args.get("spelled", "")).upper() == "DOUBLE"
+
+
+def _days_between(node: Node) -> Node:
+    """Return ``date_diff('day', a, b)`` as b - a, which it is for two dates."""
+    call = call_of(node)
+    if call is None or call.name not in ("date_diff", "datediff", "date_sub", "datesub"):
+        return node
+    unit, *dates = call.arguments
+    days = isinstance(unit, exp.Literal) and unit.this.lower() in ("day", "days", "d")
+    return binary(exp.Sub, dates[1], dates[0]) if days and len(dates) == 2 else node
+
+
+_Branches = list[tuple[Node, Node]]
+"""Conditions, and the values where they are the first to hold."""
+
+
+def _branches(node: Node) -> tuple[_Branches, Node | None] | None:
+    """Return the branches of CASE or IF, and what there is elsewhere; None for anything else."""
+    call = call_of(node)
+    if call is not None and call.name == "if" and len(call.arguments) == 3:
+        condition, value, otherwise = call.arguments
+        return [(condition, value)], otherwise
+    if not isinstance(node, exp.Case):
+        return None
+    branches = [
+        (
+            each.this if node.this is None else binary(exp.EQ, node.this, each.this),
+            each.args["true"],
+        )
+        for each in node.args["ifs"]
+    ]
+    default = node.args.get("default")
+    return branches, None if isinstance(default, exp.Null) else default
+
+
+def _choice(branches: _Branches, default: Node | None) -> _Sum | None:
+    """Return a CASE as the sum of its values, each times 1 where its branch is taken, else 0."""
+    if not branches:
+        return _Sum([], []) if default is None else _sum(default)
+    conditions = [condition for condition, _ in branches]
+    if len({name for each in conditions for name in column_names(each)}) == 1:
+        values = [value for _, value in branches] + ([] if default is None else [default])
+        marks = [_mark(conditions, place) for place in range(len(values))]
+        return _chosen([(1.0, [mark], _sum(v)) for mark, v in zip(marks, values, strict=True)])
+    (condition, value), *rest = branches
+    parts = terms(condition) if isinstance(condition, exp.And) else [condition]
+    if any(len(column_names(each)) != 1 for each in parts):
+        return None
+    both = [_mark([each], 0) for each in parts]
+    other = _choice(rest, default)
+    return _chosen([(1.0, both, _sum(value)), (1.0, [], other), (-1.0, both, other)])
+
+
+def _mark(conditions: Sequence[Node], place: int) -> Node:
+    """Return 1 where the branch at a place is taken, the last one being ELSE, and 0 elsewhere."""
+    mark = case([(each, integer(int(n == place))) for n, each in enumerate(conditions)])
+    mark.set("default", integer(int(place == len(conditions))))
+    return mark
+
+
+def _chosen(parts: Sequence[tuple[float, list[Node], _Sum | None]]) -> _Sum | None:
+    products: _Products = []
+    presence: _Products = []
+    for sign, marks, found in parts:
+        if found is None:
+            return None
+        by = [_Product(sign, tuple(marks))]
+        products += [p for p in _times(by, found.products) if p.number]
+        presence += _times(by, found.presence)
+    return _few(products, presence)
 
 
 def _number(node: Node) -> float | None:

@@ -240,6 +240,7 @@ def _refusal(node: Node, statement: Statement, name: str, domain: Domain) -> Exc
         "real-column",
         f"the real column {name!r} can only be compared with constants, binned or counted",
         hint=f"Bin it first: {hints.bins(domain, name)}. Counts, sums and quantiles of the binned "
-        "value are supported; pick a bin width that suits your question.",
+        "value are supported; pick a bin width that suits your question. The curator can declare "
+        f"decimals for {name!r}: then it is summed as it is.",
         span=span(node),
     )

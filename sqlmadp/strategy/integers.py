@@ -60,7 +60,7 @@ def rounded(
     """Return blocks of integers whose columns sum to ``total`` all together, and that total."""
     if total is None:
         total = TOTAL if len(blocks) <= MANY_BLOCKS else TOTAL << 8
-    grains = [_grain(block, total) for block in blocks]
+    grains = [grain_of(block, total) for block in blocks]
     shares = weights / weights.sum() * total
     whole = [
         max(int(share // grain), 1) * grain for share, grain in zip(shares, grains, strict=True)
@@ -105,7 +105,7 @@ def _fixed(rows: Rows, weight: int, grain: int) -> Rows:
     return Rows.of_weights(rows.scope, rows.parts, alone, across)
 
 
-def _grain(block: Rows, total: int) -> int:
+def grain_of(block: Rows, total: int) -> int:
     """Return the power of 2 that divides a block's integers, so that exact answers stay small."""
     if block.units == 1:
         return 1

@@ -10,6 +10,8 @@ queries compare the column with:
     date       one cell a day, from ``minimum`` to ``maximum``
     real       e0, (e0, e1), e1, (e1, e2), e2, ...   for the edges e0 < e1 < ...
                that are ``minimum``, the cuts between, and ``maximum``
+    decimal    one cell per number of so many decimals, from ``minimum`` to ``maximum``: a
+               ``real`` column of a schema that declares its ``decimals``
 
 An undeclared value is read as NULL, so every column has one more cell, the last, for NULL; only a
 column that is declared complete has none.  The cells of the table are all combinations of its
@@ -28,12 +30,12 @@ from datetime import date
 from functools import cached_property
 from typing import Literal
 
-ColumnType = Literal["category", "boolean", "integer", "date", "real"]
+ColumnType = Literal["category", "boolean", "integer", "date", "real", "decimal"]
 Outside = Literal["null", "clamp"]
 Neighbours = Literal["add_remove", "replace"]
 Value = str | int | bool | date | float | None
 
-ORDERED: frozenset[ColumnType] = frozenset({"integer", "date", "real"})
+ORDERED: frozenset[ColumnType] = frozenset({"integer", "date", "real", "decimal"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,8 @@ class Column:
     """The declared values of a category, all text or all integers."""
     minimum: int | date | float | None = None
     maximum: int | date | float | None = None
+    decimals: int = 0
+    """Digits after the point of a decimal column; a value is read as the nearest such number."""
     cuts: tuple[float, ...] = ()
     """Constants that queries compare a real column with; always sorted, inside the bounds."""
 
@@ -68,7 +72,7 @@ class Column:
                 return "BIGINT"
             case "date":
                 return "DATE"
-            case "real":
+            case "real" | "decimal":
                 return "DOUBLE"
 
     @cached_property
@@ -89,7 +93,7 @@ class Column:
                 return len(self.values)
             case "boolean":
                 return 2
-            case "integer" | "date":
+            case "integer" | "date" | "decimal":
                 low, high = self.ordinal_bounds
                 return high - low + 1
             case "real":
@@ -102,7 +106,10 @@ class Column:
 
     @property
     def ordinal_bounds(self) -> tuple[int, int]:
-        """Return the bounds of an integer or date column as integers (a date's ordinal)."""
+        """The bounds as integers: a date's ordinal, a decimal's number of smallest steps."""
+        if self.type == "decimal":
+            low, high = (round(end * 10**self.decimals) for end in self._real_bounds)
+            return low, high
         return _ordinal(self.minimum), _ordinal(self.maximum)
 
     @property
@@ -128,6 +135,8 @@ class Column:
                 return self.ordinal_bounds[0] + cell
             case "date":
                 return date.fromordinal(self.ordinal_bounds[0] + cell)
+            case "decimal":
+                return float((self.ordinal_bounds[0] + cell) / 10**self.decimals)
             case "real":
                 low = self.edges[cell // 2]
                 if cell % 2 == 0:

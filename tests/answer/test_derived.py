@@ -53,6 +53,20 @@ def test_a_variance_is_neither_negative_nor_larger_than_the_bounds_allow():
     assert derived(sql, [50, 50], [10, 10], [100, 9000]) == [[0.0, 9**2 / 4]]
 
 
+def test_the_error_of_least_squares_breaks_no_tie_and_leaves_no_variance():
+    below, above = 1 - 1e-15, 1 + 1e-15
+    histogram = [0.0, 3 * below, 3 * above, 1] + [0.0] * 6
+    assert derived("SELECT MODE(age) FROM people", histogram) == [["1"]]
+    sql = "SELECT sex, SUM(age / 2) FROM people GROUP BY sex"
+    assert derived(sql, [2.5 * below, 2.5 * above]) == [[2.5, 2.5]]
+    sql = "SELECT sex, STDDEV_POP(age / 10) FROM people GROUP BY sex"
+    answers = [0.3 * above, 0.9 * below], [3, 9 * above], [0.03 * above, 0.09 * above]
+    assert derived(sql, *answers) == [[0.0, 0.0]]
+    sql = "SELECT REGR_SLOPE(age, age / 10) FROM people"
+    ((slope,),) = derived(sql, [3], [0.3 * above], [3], [0.03 * above], [3], [0.3])
+    assert np.isnan(slope)
+
+
 def test_a_correlation_lies_between_minus_one_and_one():
     sql = "SELECT CORR(age, length(sex) + age) FROM people"
     ((value,),) = derived(sql, [10], [50], [50], [300], [300], [400])

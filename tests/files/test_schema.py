@@ -80,6 +80,12 @@ def test_every_type_of_column_is_read_in_the_order_of_the_file(read):
         type = "real"
         min = 0
         max = 1.5e3
+
+        [columns.price]
+        type = "real"
+        decimals = 2
+        min = -0.5
+        max = 99.99
         """
     )
     assert domain == Domain(
@@ -91,9 +97,13 @@ def test_every_type_of_column_is_read_in_the_order_of_the_file(read):
             Column(name="insured", type="boolean", complete=True),
             Column(name="day", type="date", minimum=date(2020, 1, 1), maximum=date(2020, 12, 31)),
             Column(name="cost", type="real", minimum=0.0, maximum=1500.0),
+            Column(name="price", type="decimal", decimals=2, minimum=-0.5, maximum=99.99),
         ),
     )
     assert type(domain.column("cost").minimum) is float
+    price = domain.column("price")
+    assert price.declared == 10_050
+    assert [price.value(cell) for cell in (0, 1, 10_049, 10_050)] == [-0.5, -0.49, 99.99, None]
 
 
 def test_columns_may_be_written_in_line_and_with_a_byte_order_mark(read):
@@ -212,6 +222,21 @@ def test_a_domain_written_as_a_schema_is_read_back(tmp_path_factory, domain):
         ('type = "real"\nmin = false\nmax = 1', 4, ["columns.c.min is false", "a finite"]),
         ('type = "real"\nmin = "0"\nmax = 1', 4, ['columns.c.min is "0"', "a finite number"]),
         (f'type = "real"\nmin = 0\nmax = 1{"0" * 400}', 5, ["columns.c.max", "a finite number"]),
+        (
+            'type = "real"\nmin = 0.125\nmax = 1\ndecimals = 2',
+            4,
+            ["columns.c.min is 0.125", "a number of at most 2 decimals"],
+        ),
+        (
+            'type = "real"\nmin = 0\nmax = 1\ndecimals = 2.0',
+            6,
+            ["columns.c.decimals is 2.0", "an integer from 0 to 9"],
+        ),
+        (
+            'type = "real"\nmin = 0\nmax = 1e6\ndecimals = 3',
+            6,
+            ["columns.c.decimals is 3", "1000000001 values", "at most 16777216"],
+        ),
         ('type = "real"\nmin = 0.5\nmax = 0.25', 4, ["columns.c.min is 0.5, above max"]),
         ('type = "category"', 2, ["columns.c.values is missing", "all text or all integers"]),
         (

@@ -89,47 +89,63 @@ def test_a_kronecker_block_that_must_not_be_measured_is_refused(block, message):
         checked_blocks([block], DOMAIN)
 
 
-def test_a_block_with_more_rows_than_can_be_counted_is_refused(monkeypatch):
-    monkeypatch.setattr("sqlmadp.private.blocks.MAX_CELLS", 6)
-    checked_blocks([products(UNIT)], DOMAIN)
-    with pytest.raises(StrategyError, match="too many rows"):
-        checked_blocks([products([np.ones((4, 3), dtype=np.int64), UNIT[1]])], DOMAIN)
+def wide_products(sizes, factors, heights):
+    """Return a block over columns of these sizes, and their domain."""
+    columns = [
+        Column(name=name, type="integer", minimum=0, maximum=size - 1, complete=True)
+        for name, size in zip("ab", sizes, strict=True)
+    ]
+    matrices = tuple(sparse.csr_array(np.array(factor, dtype=np.int64)) for factor in factors)
+    parts = tuple(Partition.finest(size) for size in sizes)
+    block = Products(("a", "b"), parts, 0, None, matrices, np.array(heights))
+    return [block], Domain(table="t", columns=tuple(columns))
 
 
-FACTORS = [[[1, 2, 3], [1, 0, 0]], [[0, 1], [-2, 2]]]
+def test_a_block_with_more_rows_than_can_be_counted_is_refused():
+    sizes = 3, 2**13
+    for rows, refused in ((2**13, False), (2**13 + 1, True)):
+        factors = np.ones((rows, 3)), np.ones((1, 2**13))
+        block = wide_products(sizes, factors, np.ones((rows, 1), dtype=np.int64))
+        if refused:
+            with pytest.raises(StrategyError, match="too many rows"):
+                checked_blocks(*block)
+        else:
+            checked_blocks(*block)
 
 
-@pytest.mark.parametrize(
-    ("limit", "most"),
-    [("MAX_ROW_SUM", 2 * 6 * 4 + 1), ("MAX_ENTRY", 2 * 3 * 2 + 1)],
-)
-def test_a_block_with_rows_that_hold_or_add_up_to_too_much_is_refused(monkeypatch, limit, most):
-    monkeypatch.setattr(f"sqlmadp.private.blocks.{limit}", most)
-    checked_blocks([products(FACTORS, [[1, 2], [1, 1]])], DOMAIN)
+ONES = np.ones((1, 2**8))
+
+
+def test_a_block_with_a_row_that_adds_up_to_too_much_is_refused():
+    sizes = 2**8, 2**8
+    checked_blocks(*wide_products(sizes, (ONES, ONES), [[2**30 - 1]]))
     with pytest.raises(StrategyError, match="adds up to"):
-        checked_blocks([products(FACTORS, [[1, 3], [1, 1]])], DOMAIN)
+        checked_blocks(*wide_products(sizes, (ONES, ONES), [[2**30]]))
     # A large height on a row of small entries is no large row.
-    checked_blocks([products(FACTORS, [[1, 1], [9, 3]])], DOMAIN)
+    one = np.eye(1, 2**8)
+    checked_blocks(*wide_products(sizes, (np.vstack([one, ONES]), one), [[2**30], [1]]))
 
 
-def test_sums_of_factor_rows_are_bounded_where_nothing_is_measured_too(monkeypatch):
-    monkeypatch.setattr("sqlmadp.private.blocks.MAX_ROW_SUM", 6 * 4)
+@pytest.mark.parametrize(("large", "refused"), [(2**15 - 1, False), (2**15, True)])
+def test_sums_of_factor_rows_are_bounded_where_nothing_is_measured_too(large, refused):
+    factor = np.vstack([ONES, large * ONES])
+    block = wide_products((2**8, 2**8), (factor, factor), [[1, 0], [0, 0]])
+    if not refused:
+        checked_blocks(*block)
+        return
     with pytest.raises(StrategyError, match="adds up to"):
-        checked_blocks([products(FACTORS, [[1, 0], [1, 1]])], DOMAIN)
+        checked_blocks(*block)
 
 
 @settings(deadline=None)
 @given(kronecker_blocks())
-def test_rows_are_bounded_as_if_they_were_written_out(block):
-    dense = abs(block.matrix.toarray())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sqlmadp.private.blocks.MAX_ENTRY", int(dense.max()))
-        with pytest.raises(StrategyError):
-            checked_blocks([block], DOMAIN)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sqlmadp.private.blocks.MAX_ROW_SUM", int(dense.sum(axis=1).max()))
-        with pytest.raises(StrategyError):
-            checked_blocks([block], DOMAIN)
+def test_entries_are_bounded_as_if_they_were_written_out(block):
+    largest = int(abs(block.matrix.toarray()).max())
+    factors = [factor.toarray() for factor in block.factors]
+    most = (2**31 - 1) // largest
+    checked_blocks([products(factors, block.heights * most)], DOMAIN)
+    with pytest.raises(StrategyError, match="2\\^31 or more"):
+        checked_blocks([products(factors, block.heights * (most + 1))], DOMAIN)
 
 
 def test_a_checked_block_no_longer_follows_the_one_it_was_made_of():

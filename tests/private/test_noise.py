@@ -45,39 +45,44 @@ def test_noise_is_not_the_same_twice_and_differs_from_value_to_value():
     assert len(set(first.tolist())) > 190
 
 
-@pytest.fixture
-def apart(monkeypatch):
-    """Noise drawn in three processes, as for a large release."""
-    monkeypatch.setattr(noise, "PART", 1)
-    monkeypatch.setattr("os.cpu_count", lambda: 3)
+SPACING = 2**40
+"""Between values, so much more than the noise that each can be told from its neighbours."""
+
+
+@pytest.fixture(scope="module")
+def drawn_apart(tmp_path_factory):
+    """Noise on so many values that two processes draw it, in a folder with a module in the way."""
+    folder = tmp_path_factory.mktemp("apart")
+    (folder / "numpy.py").write_text("raise SystemExit('the wrong numpy')")
+    values = np.arange(2 * noise.PART) * SPACING
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.cpu_count", lambda: 2)
+        patch.chdir(folder)
+        return add_discrete_laplace(values, 5.0)
+
+
+def test_several_processes_keep_the_order_of_values(drawn_apart):
+    places = np.round(drawn_apart / SPACING).astype(np.int64)
+    np.testing.assert_array_equal(places, np.arange(2 * noise.PART))
 
 
 @pytest.mark.statistical
-def test_several_processes_draw_the_same_noise_as_one_but_never_each_others(apart):
-    draws = add_discrete_laplace(np.zeros(DRAWS, dtype=np.int64), 5.0)
-    assert p_value_of_scale(draws, 5.0) > 1e-12
-    assert p_value_of_scale(draws, 4.5) < 1e-12
-    parts = np.array_split(add_discrete_laplace(np.zeros(30, dtype=np.int64), 1e6), 3)
-    assert len({tuple(part) for part in parts}) == 3
+def test_several_processes_draw_the_same_noise_as_one_but_never_each_others(drawn_apart):
+    first, second = np.split(drawn_apart - np.arange(2 * noise.PART) * SPACING, 2)
+    for draws in (first[:DRAWS], second[:DRAWS]):
+        assert p_value_of_scale(draws, 5.0) > 1e-12
+        assert p_value_of_scale(draws, 4.5) < 1e-12
+    assert not np.array_equal(first, second)
 
 
-def test_several_processes_keep_the_order_of_values(apart):
-    values = np.arange(-10, 10) * 2**58
-    assert add_discrete_laplace(values, 1e-9).tolist() == values.tolist()
-
-
-def test_a_process_that_draws_noise_imports_nothing_from_the_folder_it_runs_in(
-    apart, monkeypatch, tmp_path
-):
-    (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')")
-    monkeypatch.chdir(tmp_path)
-    assert len(add_discrete_laplace(np.zeros(10, dtype=np.int64), 1.0)) == 10
-
-
-def test_a_process_that_fails_is_noticed_and_quotes_nothing(apart, monkeypatch, capfd):
-    monkeypatch.setattr(noise, "_WORKER", "import sys; sys.exit(sys.stdin.buffer.read())")
+def test_a_process_that_fails_is_noticed_and_quotes_nothing(monkeypatch, capfd, tmp_path):
+    interpreter = tmp_path / "python"
+    interpreter.write_text("#!/bin/sh\ncat >&2; exit 1\n")
+    interpreter.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(interpreter))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     with pytest.raises(InternalError, match="did not finish"):
-        add_discrete_laplace(np.arange(10, dtype=np.int64), 1.0)
+        add_discrete_laplace(np.zeros(2 * noise.PART, dtype=np.int64), 1.0)
     assert capfd.readouterr() == ("", "")
 
 

@@ -4,6 +4,7 @@ from datetime import date
 from pathlib import Path
 
 import duckdb
+import pyarrow.parquet
 import pytest
 
 from sqlmadp.errors import SourceError
@@ -11,6 +12,7 @@ from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.engines.catalogue import catalogue_problems, check_catalogue
 from sqlmadp.table.domain import Column, Domain
+from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 
 EVERY_TYPE = Domain(
@@ -59,7 +61,7 @@ def test_a_table_with_the_declared_columns_is_accepted_in_any_order_case_and_wid
 
 def test_every_column_that_does_not_fit_is_named(opened, database):
     database(
-        "CREATE TABLE t (word INTEGER, code VARCHAR, flag INTEGER, count DOUBLE, day TIMESTAMP, "
+        "CREATE TABLE t (word INTEGER, code VARCHAR, flag INTEGER, count DOUBLE, day TIME, "
         "size VARCHAR, other INTEGER)"
     )
     engine = opened("t.duckdb")
@@ -71,12 +73,44 @@ def test_every_column_that_does_not_fit_is_named(opened, database):
         "but the schema declares type 'category' with integer values",
         "column 'flag' is stored as INTEGER, but the schema declares type 'boolean'",
         "column 'count' is stored as DOUBLE, but the schema declares type 'integer'",
-        "column 'day' is stored as TIMESTAMP, but the schema declares type 'date'",
+        "column 'day' is stored as TIME, but the schema declares type 'date'",
         "column 'size' is stored as VARCHAR, but the schema declares type 'real'",
     ]
-    with pytest.raises(SourceError, match="Store it as a DATE column") as caught:
+    with pytest.raises(SourceError, match="Store it as a DATE or TIMESTAMP column") as caught:
         check_catalogue(engine, EVERY_TYPE)
     assert str(caught.value).count("t.duckdb: ") == 6
+
+
+DAYS = Domain(
+    table="t",
+    columns=(Column(name="day", type="date", minimum=date(2020, 1, 1), maximum=date(2020, 1, 3)),),
+)
+BY_DAY = Rows(("day",), (Partition.finest(4),), 1)
+
+
+@pytest.mark.parametrize("stored", ["TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMPTZ"])
+def test_a_timestamp_is_read_as_its_day(opened, database, stored):
+    ends = "" if stored == "TIMESTAMP_NS" else ", ('infinity'), ('-infinity')"
+    database(
+        f"CREATE TABLE t (day {stored})",
+        "INSERT INTO t VALUES ('2020-01-01 23:59:59.9'), ('2020-01-02 00:00:00'), (NULL), "
+        f"('1999-01-01'), ('2020-01-02 12:00:00'){ends}",
+    )
+    engine = opened("t.duckdb")
+    assert catalogue_problems(engine, DAYS) == ()
+    (counts,) = read_counts(engine, DAYS, [BY_DAY])
+    assert counts.tolist() == [1, 2, 0, 2 + (2 if ends else 0)]
+
+
+def test_timestamps_that_a_record_could_make_unreadable_are_refused(opened, tmp_path):
+    days = {unit: pyarrow.array([0, 2**62], pyarrow.timestamp(unit)) for unit in ("ms", "us", "ns")}
+    for unit, values in days.items():
+        pyarrow.parquet.write_table(pyarrow.table({"day": values}), tmp_path / f"{unit}.parquet")
+    (problem,) = catalogue_problems(opened("ms.parquet"), DAYS)
+    assert "stored as TIMESTAMP in milliseconds" in problem.message
+    for unit in ("us", "ns"):
+        (counts,) = read_counts(opened(f"{unit}.parquet"), DAYS, [BY_DAY])
+        assert counts.tolist() == [0, 0, 0, 2]
 
 
 def test_a_list_of_integers_is_no_integer(opened, database):

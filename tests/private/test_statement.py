@@ -4,7 +4,7 @@ import pytest
 
 from sqlmadp.files.plan import Plan
 from sqlmadp.private.engines import duckdb as engine
-from sqlmadp.release.bound_plan import Asked
+from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.release import release
 
 SCHEMA = """\
@@ -90,4 +90,4 @@ def test_what_was_asked_is_bound_without_the_private_table(tmp_path, statement_o
     (tmp_path / "people.parquet").unlink()
     (tmp_path / "alice.sql").write_text("SELECT COUNT(*) FROM people")
     (tmp_path / "plan.toml").write_text(PLAN.format(mechanism="identity"))
-    Asked.bind(Plan.open(tmp_path / "plan.toml"))
+    BoundPlan.bind(Plan.open(tmp_path / "plan.toml"))

@@ -1,5 +1,7 @@
 """Sums over groups as rows over vertices: the same functions as over all cells together."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from sqlmadp.table.joint import realised
 from sqlmadp.table.partition import Partition
 
 SIZES = {"a": 7, "b": 5, "c": 6}
+CELLS = math.prod(SIZES.values())
 
 
 def over_cells(scope, lifts, matrix):
@@ -49,7 +52,7 @@ def by_brute_force(groups, masks, added):
         ]
         if OUT not in numbers and groups.size:
             found[(groups.rank[sum(numbers)], *cell)] = added[cell]
-    return found.reshape(groups.size, -1)
+    return found.reshape(groups.size, CELLS)
 
 
 @st.composite
@@ -102,7 +105,7 @@ def test_sums_of_products_are_those_over_all_cells(drawn):
     values = Values(Factor(tuple(SIZES), cells, codes.reshape(whole.shape)).reduce(), weights)
     np.testing.assert_allclose(of_rows(value_rows(groups, masks, values)), expected, atol=1e-9)
     histogram = of_rows(histogram_rows(groups, masks, values))
-    summed = histogram.reshape(groups.size, len(weights), -1).transpose(0, 2, 1) @ weights
+    summed = histogram.reshape(groups.size, len(weights), CELLS).transpose(0, 2, 1) @ weights
     np.testing.assert_allclose(summed, expected, atol=1e-9)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlmadp.strategy.integers import _grain, rounded
+from sqlmadp.strategy.integers import grain_of, rounded
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 
@@ -24,9 +24,9 @@ def test_blocks_of_huge_units_take_no_more_than_their_weight(weight):
     whole = [int(block.weight) for block in blocks]
     assert min(whole) > 0
     assert sum(whole) == total
-    grain = _grain(wide, total)
-    assert whole[0] % grain == 0
-    assert abs(whole[0] - weight * total) <= grain
+    step = grain_of(wide, total)
+    assert whole[0] % step == 0
+    assert abs(whole[0] - weight * total) <= step
 
 
 @settings(deadline=None, max_examples=200)
@@ -52,7 +52,7 @@ def test_weights_are_multiples_of_their_grain_above_0_and_sum_to_the_total(seed,
     for before, block, column in zip(blocks, found, columns, strict=True):
         assert column[0] > 0
         assert block.matrix.data.min() > 0
-        assert not (block.matrix.data % _grain(before, total)).any()
+        assert not (block.matrix.data % grain_of(before, total)).any()
 
 
 def test_two_heavy_blocks_give_way_to_many_light_ones():

@@ -32,10 +32,18 @@ from sqlmadp.private.engines.identity import Identity
 from sqlmadp.table.csv_format import CsvFormat
 
 Kind = Literal[
-    "boolean", "integer", "wide integer", "real", "text", "date", "untyped text", "other"
+    "boolean",
+    "integer",
+    "wide integer",
+    "real",
+    "text",
+    "date",
+    "timestamp",
+    "untyped text",
+    "other",
 ]
-"""What a stored type can be cast to; "wide integer" may not fit 64 signed bits, and "untyped
-text" (CSV, folders' names) may hold a value of any type."""
+"""What a stored type can be cast to; "wide integer" may not fit 64 signed bits, a "timestamp" is
+read as its day, and "untyped text" (CSV, folders' names) may hold a value of any type."""
 
 PLAIN: frozenset[Kind] = frozenset(
     {"boolean", "integer", "wide integer", "text", "date", "untyped text"}

@@ -21,14 +21,14 @@ _INTEGERS: frozenset[Kind] = frozenset({"integer", "wide integer", "untyped text
 _ACCEPTED: dict[str, frozenset[Kind]] = {
     "BOOLEAN": frozenset({"boolean", "untyped text"}),
     "BIGINT": _INTEGERS,
-    "DATE": frozenset({"date", "untyped text"}),
+    "DATE": frozenset({"date", "timestamp", "untyped text"}),
     "DOUBLE": _INTEGERS | {"real"},
     "VARCHAR": frozenset({"text", "untyped text"}),
 }
 _STORED_AS = {
     "BOOLEAN": "a BOOLEAN column",
     "BIGINT": "a column of an integer type",
-    "DATE": "a DATE column",
+    "DATE": "a DATE or TIMESTAMP column",
     "DOUBLE": "a column of a numeric type",
     "VARCHAR": "a VARCHAR or ENUM column",
 }
@@ -119,6 +119,8 @@ def _problem(
 
 
 def _declared(column: Column) -> str:
+    if column.type == "decimal":
+        return f"type 'real' with decimals = {column.decimals}"
     if column.type != "category":
         return f"type {column.type!r}"
     return f"type 'category' with {'integer' if column.sql_type == 'BIGINT' else 'text'} values"

@@ -333,7 +333,7 @@ def _place(columns: int) -> exp.Expression:
 
 
 def _declared_value(value: exp.Column, column: Column) -> exp.Expression:
-    """Return the declared value (for a real, its cell) that a value is read as, NULL if none."""
+    """Return the declared value that a value is read as, NULL if none; of numbers, its cell."""
     return exp.Case(ifs=[exp.If(this=_inside(value, column), true=_cleaned(value, column))])
 
 
@@ -347,7 +347,7 @@ def _inside(value: exp.Column, column: Column) -> exp.Condition:
         case _ if column.outside == "null":
             # NaN is above every number, so it is outside too.
             return exp.Between(this=value.copy(), low=_low(column), high=_high(column))
-        case "real":
+        case "real" | "decimal":
             # In every engine NaN equals itself and nothing else.
             return exp.NEQ(this=value.copy(), expression=_literal(math.nan))
         case _:
@@ -355,7 +355,7 @@ def _inside(value: exp.Column, column: Column) -> exp.Condition:
 
 
 def _cleaned(value: exp.Expression, column: Column) -> exp.Expression:
-    """Return the declared value (for a real, its cell) of a value that is declared."""
+    """Return the declared value of a value that is declared; of a real or decimal, its cell."""
     if column.type == "real":
         return _real_cell(value, column, 0, len(column.edges))
     cleaned = value.copy()
@@ -366,10 +366,20 @@ def _cleaned(value: exp.Expression, column: Column) -> exp.Expression:
             .when(exp.GT(this=value.copy(), expression=_high(column)), _high(column))
             .else_(cleaned)
         )
+    if column.type == "decimal":
+        return _decimal_cell(cleaned, column)
     if column.sql_type == "BIGINT":
         # In the domain, or at its end, so that it fits, in engines without TRY_CAST too.
         return exp.TryCast(this=cleaned, to=exp.DataType.build("BIGINT"))
     return cleaned
+
+
+def _decimal_cell(value: exp.Expression, column: Column) -> exp.Expression:
+    """Return the cell of the nearest number of the declared decimals, halves upwards."""
+    steps = exp.Mul(this=exp.paren(value), expression=_literal(float(10**column.decimals)))
+    nearest = exp.Floor(this=exp.Add(this=steps, expression=_literal(0.5)))
+    lowest = exp.paren(exp.Literal.number(column.ordinal_bounds[0]))
+    return exp.Sub(this=exp.cast(nearest, "BIGINT"), expression=lowest)
 
 
 def _real_cell(value: exp.Expression, column: Column, first: int, last: int) -> exp.Expression:

@@ -61,6 +61,10 @@ _KINDS: dict[str, Kind] = {
     "ENUM": "text",
     "UUID": "text",
     "DATE": "date",
+    # In seconds or milliseconds a record can be too large to be cast, and then fails.
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP_NS": "timestamp",
+    "TIMESTAMP WITH TIME ZONE": "timestamp",
 }
 
 
@@ -166,7 +170,8 @@ def open_parquet(source: Source, found: ParquetFiles) -> DuckDbTable:
     each = _or_none(
         lambda: {frozenset(_describe(connection, parquet_relation([file]))) for file in found.files}
     )
-    if rows is None or each is None:
+    unsafe = _or_none(lambda: _unsafe_timestamps(connection, found.files))
+    if rows is None or each is None or unsafe is None:
         connection.close()
         raise SourceError(
             f"source {location!r} cannot be opened as a Parquet file; correct 'source'"
@@ -181,7 +186,7 @@ def open_parquet(source: Source, found: ParquetFiles) -> DuckDbTable:
     columns = [
         SourceColumn(name=name, kind="untyped text", native="the name of a folder")
         if name in found.partitions
-        else _column(name, kind)
+        else _column(name, "TIMESTAMP in milliseconds" if name in unsafe else kind)
         for name, kind in rows
     ]
     identity = identity_of_files(found.root, [file.resolve() for file in found.files])
@@ -259,6 +264,7 @@ def _locked(
     if allowed:
         connection.execute(f"SET allowed_paths = {path_list(allowed).sql('duckdb')}")
     connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET TimeZone = 'UTC'")  # The day of a timestamp is that in UTC.
     # It would move a cast into the CSV reader, which then skips the lines that the cast fails on.
     connection.execute("SET disabled_optimizers = 'type_pushdown'")
     connection.execute("SET enable_external_access = false")
@@ -272,6 +278,18 @@ def _describe(
     select = exp.select("*").from_(relation.copy())
     rows = connection.execute(f"DESCRIBE {select.sql('duckdb')}").fetchall()
     return [(str(row[0]), str(row[1])) for row in rows]
+
+
+def _unsafe_timestamps(connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> set[str]:
+    """Return the columns of timestamps of which DuckDB cannot read every one that a file can hold.
+
+    It converts milliseconds to microseconds, and fails on a record that is too large for that.
+    """
+    rows = connection.execute(
+        f"SELECT name FROM parquet_schema({path_list(files).sql('duckdb')}) WHERE type = 'INT96' "
+        "OR converted_type = 'TIMESTAMP_MILLIS' OR logical_type LIKE '%MILLIS=MilliSeconds%'"
+    ).fetchall()
+    return {str(name) for (name,) in rows}
 
 
 def _stored(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> list[SourceColumn]:

@@ -58,6 +58,8 @@ _KINDS: dict[str, Kind] = {
     "name": "text",
     "uuid": "text",
     "date": "date",
+    "timestamp": "timestamp",
+    "timestamptz": "timestamp",
 }
 
 _SETTINGS = {
@@ -67,6 +69,7 @@ _SETTINGS = {
     "standard_conforming_strings": "on",
     "row_security": "off",  # Rather an error, always, than records left out.
     "DateStyle": "ISO",
+    "TimeZone": "UTC",  # The day of a timestamptz is that in UTC.
     # Cells are fewer than the server expects of expressions, so it would sort all records.
     "enable_sort": "off",
     # For the same reason it would not even read the table in parallel.
@@ -152,6 +155,8 @@ class PostgresTable(Engine):
                 return exp.Nullif(this=raw, expression=_numeric("NaN"))
             case "DOUBLE" if column.native.startswith("numeric"):
                 return _nearest(raw)
+            case "DATE" if column.kind == "timestamp":
+                return exp.cast(raw, "DATE")
             case "DOUBLE":
                 return exp.cast(raw, "DOUBLE")
             case _:

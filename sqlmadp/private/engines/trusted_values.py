@@ -36,6 +36,7 @@ SQL_TYPES: dict[Kind, str] = {
     "text": "VARCHAR",
     "untyped text": "VARCHAR",
     "date": "DATE",
+    "timestamp": "DATE",
 }
 """The type that statements see for a stored one."""
 
@@ -100,6 +101,24 @@ def read_values(engine: Engine, column: SourceColumn) -> Values:
     )
     found = engine.counts(ends_of.from_(present.subquery("present")))
     return Values(distinct, _column(found["low"])[0], _column(found["high"])[0], nulls)
+
+
+def kind_of_text(engine: Engine, column: SourceColumn) -> Kind:
+    """Return the kind that all values of a column fit, where the source stores no types."""
+    if column.kind != "untyped text":
+        return column.kind
+    kinds: tuple[Kind, ...] = ("integer", "real", "date", "boolean", "text")
+    inner = exp.select(*(engine.typed(column, SQL_TYPES[kind]).as_(kind) for kind in kinds))
+    # Casting 1.5 to an integer rounds it.
+    whole = exp.EQ(this=exp.cast(exp.column("integer"), "DOUBLE"), expression=exp.column("real"))
+    fits = {kind: exp.Count(this=exp.column(kind)) for kind in kinds}
+    fits["integer"] = exp.Count(this=exp.Case().when(whole, exp.Literal.number(1)))
+    found = engine.counts(
+        exp.select(*(count.as_(kind) for kind, count in fits.items())).from_(
+            inner.from_(engine.relation()).subquery("typed")
+        )
+    )
+    return next(kind for kind in kinds if found[kind][0] == found["text"][0])
 
 
 def _or_none(engine: Engine, columns: list[SourceColumn]) -> list[tuple[Value, ...]] | None:

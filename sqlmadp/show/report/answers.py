@@ -14,9 +14,18 @@ from typing import Any
 from sqlmadp.answer.result import Result, interval, is_number, number
 from sqlmadp.show.report.charts import Bar, lying_bars, standing_bars
 from sqlmadp.show.report.content import Content, Statement
-from sqlmadp.show.report.markup import Markup, element, join, section
+from sqlmadp.show.report.markup import (
+    Cell,
+    Heading,
+    Markup,
+    download,
+    element,
+    framed,
+    join,
+    section,
+    table,
+)
 from sqlmadp.show.report.privacy import not_counted
-from sqlmadp.show.report.tables import Cell, Heading, download, framed, table
 
 MOST_BARS = 26
 """Draw a bar with a name for each of at most this many groups."""
@@ -31,9 +40,10 @@ SHOWN_ROWS = 100
 """Rows of a table in the page; the file to download has all."""
 
 ACCURACY = (
-    "± is one standard error of the noise in a typical count or sum of the statement. The last "
-    "column compares its square with that of asking one by one, the analyst's share split evenly "
-    "over their statements: 1 is no better, 0.25 is half the error."
+    "± is one standard error of the noise in a typical answer of the column; that of averages, "
+    "ratios and quantiles is known after the release. The last column compares the squares of a "
+    "statement's errors with those of asking one by one, the analyst's share split evenly over "
+    "their statements: 1 is no better, 0.25 is half the error."
 )
 NOISE = (
     "± is one standard error of the noise, for the records that were included; the box says which "
@@ -79,18 +89,20 @@ def _filter(names: Sequence[str]) -> Markup:
 
 
 def accuracy(content: Content) -> Markup:
-    """Return the expected error of every statement as a table."""
-    headings = [Heading("statement"), Heading("analyst")]
+    """Return the expected error of every column of every statement as a table."""
+    headings = [Heading("statement"), Heading("analyst"), Heading("column")]
     headings += [Heading(title, right=True) for title in ("rows", "±", "relative to one by one")]
     rows = [
         [
             Cell(each.expected.name, each.expected.name),
             Cell(each.analyst, each.analyst),
+            Cell(column, column),
             Cell(each.expected.rows, f"{each.expected.rows:,}"),
-            Cell(each.expected.rmse, number(each.expected.rmse)),
+            Cell(error, "later" if error is None else number(error)),
             Cell(each.expected.factor, f"{each.expected.factor:.2f}"),
         ]
         for each in content.statements
+        for column, error in each.expected.columns or [("", 0.0)]
     ]
     return element(
         "div",
@@ -181,29 +193,34 @@ def _heat_map(result: Result, down: int, across: int, count: int) -> Markup | No
     name = result.columns[count][0]
     rows = list(dict.fromkeys(_cell(row[down]) for row in result.rows))
     columns = list(dict.fromkeys(_cell(row[across]) for row in result.rows))
-    if len(rows) * len(columns) != len(result.rows):
-        return None
-    if len(columns) > len(rows):  # The longer side goes down: a phone is narrow.
-        return _heat_map(result, across, down, count)
-    if len(rows) > MOST_ROWS or len(columns) > MOST_ACROSS:
-        return None
     found = {
         (_cell(row[down]), _cell(row[across])): (row[count], error)
         for row, error in zip(result.rows, result.rmse[name], strict=True)
     }
-    high = max([float(value) for value, _ in found.values() if value is not None], default=0.0)
+    if not len(rows) * len(columns) == len(found) == len(result.rows):
+        return None  # Some pair of groups is missing, or has several rows.
+    if len(columns) > len(rows):  # The longer side goes down: a phone is narrow.
+        return _heat_map(result, across, down, count)
+    if len(rows) > MOST_ROWS or len(columns) > MOST_ACROSS:
+        return None
+    high = max((_height(value) for value, _ in found.values()), default=0.0)
     body = []
     for row in rows:
         cells = [Cell(row, row)]
         for column in columns:
             value, error = found[row, column]
-            part = 0.0 if value is None or high <= 0 else max(float(value), 0.0) / high
+            part = _height(value) / high if high else 0.0
             small = f"± {number(error)}"
             cells.append(Cell(value, _figure(value), small=small, shade=part))
         body.append(cells)
     by = result.columns[down][0], result.columns[across][0]
     headings = [Heading(f"{by[0]} \\ {by[1]}"), *(Heading(each, right=True) for each in columns)]
     return framed(f"{name} by {by[0]} and {by[1]}", headings, body, kind="heat")
+
+
+def _height(value: Any) -> float:
+    """Return what the shade of an answer shows: nothing of NULL, NaN and what is below zero."""
+    return max(float(value), 0.0) if value is not None and math.isfinite(value) else 0.0
 
 
 def _table(result: Result, name: str) -> Markup:

@@ -13,8 +13,7 @@ from sqlmadp.answer.result import number
 from sqlmadp.release.certificate import TINY
 from sqlmadp.show.report.charts import gains_chart
 from sqlmadp.show.report.content import Content
-from sqlmadp.show.report.markup import Markup, element, section, sentence
-from sqlmadp.show.report.tables import Cell, Heading, table
+from sqlmadp.show.report.markup import Cell, Heading, Markup, element, section, sentence, table
 
 TERMS = {
     "sharing incentive": "nobody does worse than alone with their share",

@@ -3,12 +3,24 @@
 Names of analysts, queries, columns and values come from strangers.  ``element`` takes them as plain
 strings and escapes them; only what ``element`` made is put in as it is.  Characters that cannot be
 seen, such as those that turn the direction of writing, are shown as their codes.
+
+Where a table is too wide for a phone, each of its rows becomes a list of headings and values there
+(the style does this).  Every table can be downloaded as CSV from a ``data:`` link: the file is part
+of the page, so it needs neither a server nor script, and the page's content security policy, which
+is about what a page loads, allows it.
 """
 
 from __future__ import annotations
 
+import csv
 import html
-from collections.abc import Iterable
+import io
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
 
 from sqlmadp.answer.table import visible
 
@@ -70,3 +82,146 @@ def _attribute_name(key: str) -> str:
 
 def _shown(value: object) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+MAX_CSV_BYTES = 1 << 20
+"""Put a table's file into the page only below this size, so that the page stays small enough to
+open and to send; Chromium downloads links of five times that."""
+
+TOO_LARGE = (
+    "Too large for a download from this page: sqlmadp release PLAN --out FOLDER writes all rows to "
+    "a file."
+)
+
+PHONE, LETTER, BOLD, SMALL, GAP = 305, 8.6, 10, 7, 10
+"""Pixels for a table on a phone of 360, and of a letter in a wide font, by how it is set."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: a value for the file, and how the page shows it."""
+
+    value: Any
+    shown: str
+    kind: str | None = None
+    """Its class in the page."""
+    small: str = ""
+    """What is shown below it."""
+    shade: float | None = None
+    """From 0 to 1, in a heat map."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The heading of a column."""
+
+    name: str
+    right: bool = False
+    """Whether its cells are numbers."""
+    hint: str = ""
+    """Shown where a pointer rests on it."""
+
+
+def table(
+    name: str,
+    headings: Sequence[Heading],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    file: str,
+    kind: str = "",
+) -> Markup:
+    """Return a table under a caption, with its download."""
+    values = ([cell.value for cell in row] for row in rows)
+    columns = [heading.name for heading in headings]
+    shown = framed(name, headings, rows, kind=kind)
+    return element("div", shown, download(file, columns, values), class_="table")
+
+
+def framed(
+    caption: str,
+    headings: Sequence[Heading],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    kind: str = "",
+    frame: str = "scroll",
+    more: str = "",
+) -> Markup:
+    """Return a table in a frame, which a keyboard can scroll; the first cell of a row heads it."""
+    body = [_row(headings, row) for row in rows]
+    if more:
+        body.append(element("tr", element("td", more, colspan=len(headings))))
+    kinds = " ".join(filter(None, [kind, "" if _fits_phone(headings, rows) else "wide"]))
+    made = element(
+        "table",
+        element("caption", caption),
+        element("thead", element("tr", *(_heading(heading) for heading in headings))),
+        element("tbody", *body),
+        class_=kinds or None,
+    )
+    return element("div", made, class_=frame, tabindex="0", role="region", aria_label=caption)
+
+
+def download(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Markup:
+    """Return a link to a table as a CSV file that is part of the page."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_plain(value) for value in row])
+        if written.tell() > MAX_CSV_BYTES:
+            return element("p", TOO_LARGE, class_="download")
+    data = quote(written.getvalue(), safe=",:/")
+    if len(data) > MAX_CSV_BYTES:
+        return element("p", TOO_LARGE, class_="download")
+    file = re.sub(r"[^\w.-]+", "_", name).strip("_.") + ".csv"
+    link = element(
+        "a",
+        "Download CSV",
+        href=f"data:text/csv;charset=utf-8,{data}",
+        download=file,
+        aria_label=f"Download {name} as CSV",
+    )
+    return element("p", link, class_="download")
+
+
+def _heading(heading: Heading) -> Markup:
+    name = element("abbr", heading.name, title=heading.hint) if heading.hint else heading.name
+    return element("th", name, scope="col", class_="right" if heading.right else None)
+
+
+def _row(headings: Sequence[Heading], row: Sequence[Cell]) -> Markup:
+    cells = []
+    for place, (heading, cell) in enumerate(zip(headings, row, strict=True)):
+        small = [" ", element("small", cell.small)] if cell.small else []
+        kinds = " ".join(filter(None, ["right" if heading.right else "", cell.kind]))
+        own: dict[str, object] = {"class_": kinds or None}
+        if place:
+            own["data_label"] = heading.name
+        else:
+            own["scope"] = "row"
+        if cell.shade is not None:
+            own["style"] = f"--part:{cell.shade:.3f}"
+        cells.append(element("td" if place else "th", cell.shown, *small, **own))
+    return element("tr", *cells)
+
+
+def _fits_phone(headings: Sequence[Heading], rows: Sequence[Sequence[Cell]]) -> bool:
+    """Tell whether the longest words of all columns fit side by side on a phone."""
+    widths: list[float] = [_longest_word(heading.name) * BOLD for heading in headings]
+    for row in rows:
+        for place, cell in enumerate(row):
+            letter = LETTER if place else BOLD
+            own = max(_longest_word(cell.shown) * letter, len(cell.small) * SMALL)
+            widths[place] = max(widths[place], own)
+    return sum(widths) + len(widths) * GAP <= PHONE
+
+
+def _longest_word(words: str) -> int:
+    return max((len(word) for word in words.split()), default=0)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a file has it: nothing for what is not known, no digits lost."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return str(value).lower() if isinstance(value, bool) else value

@@ -11,12 +11,13 @@ from fractions import Fraction
 import pytest
 
 from sqlmadp.errors import LedgerError, SourceError
+from sqlmadp.files.drafts import allowed_values
 from sqlmadp.private import Ledger, measure
+from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.private.engines.catalogue import catalogue_problems
 from sqlmadp.private.ledger_binding import note_of
 from sqlmadp.private.measure import READ_FAILED
-from sqlmadp.release.check import allowed_values
 from sqlmadp.sql.constraints import Allowed
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
@@ -209,18 +210,35 @@ def test_types_are_known_through_domains_and_enums(server, database, opened):
     database.execute("CREATE TYPE mood AS ENUM ('good', 'bad')")
     database.execute(
         "CREATE TABLE t (a paid, b mood, c char(3), d uuid, e numeric(9), f timestamp, g int[], "
-        "h real)"
+        "h real, i time)"
     )
     kinds = {c.name: c.kind for c in opened(f"{server}#sqlmadp_test.t").catalogue()}
     assert list(kinds.values()) == [
-        *("real", "text", "text", "text", "wide integer", "other", "other", "real")
+        *("real", "text", "text", "text", "wide integer", "timestamp", "other", "real", "other")
     ]
     size = Domain(
         table="t",
-        columns=(Column(name="f", type="date", minimum=date(1, 1, 1), maximum=date(2, 1, 1)),),
+        columns=(Column(name="i", type="date", minimum=date(1, 1, 1), maximum=date(2, 1, 1)),),
     )
     (problem,) = catalogue_problems(opened(f"{server}#sqlmadp_test.t"), size)
-    assert "stored as timestamp without time zone" in problem.message
+    assert "stored as time without time zone" in problem.message
+
+
+@pytest.mark.parametrize("stored", ["timestamp", "timestamptz"])
+def test_a_timestamp_is_read_as_its_day(server, database, opened, stored):
+    database.execute("DROP TABLE IF EXISTS t")
+    database.execute(f"CREATE TABLE t (day {stored})")
+    database.execute(
+        "INSERT INTO t VALUES ('2020-01-01 23:59:59.9+00'), ('2020-01-02 00:00:00+00'), (NULL), "
+        "('infinity'), ('-infinity'), ('294276-12-31 00:00:00+00')"
+    )
+    first, last = date(2020, 1, 1), date(2020, 1, 3)
+    days = Column(name="day", type="date", minimum=first, maximum=last)
+    engine = opened(f"{server}#sqlmadp_test.t")
+    domain = Domain(table="t", columns=(days,))
+    assert catalogue_problems(engine, domain) == ()
+    (counts,) = read_counts(engine, domain, [Rows(("day",), (Partition.finest(4),), 1)])
+    assert counts.tolist() == [1, 1, 0, 4]
 
 
 def test_constraints_are_read_from_the_catalogue(server, database, opened):

@@ -17,10 +17,8 @@ from sqlmadp.cli import main
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.show.report import write_report
-from sqlmadp.show.report.content import gather
-from sqlmadp.show.report.markup import Markup, element
-from sqlmadp.show.report.measured import weight
-from sqlmadp.show.report.tables import MAX_CSV_BYTES, download
+from sqlmadp.show.report.content import gather, weight
+from sqlmadp.show.report.markup import MAX_CSV_BYTES, Markup, download, element
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 
@@ -274,8 +272,18 @@ def test_every_table_can_be_downloaded_with_all_its_digits(plans):
     assert files["fairness.csv"][0][:2] == ["analyst", "share"]
     assert [row[0] for row in files["fairness.csv"][1:]] == ["alice", "bob"]
     accuracy = release.certificate.analysts["alice"].statements[0]
-    stated = ["ages", "alice", "20", repr(accuracy.rmse), repr(accuracy.factor)]
+    stated = ["ages", "alice", "n", "20", repr(accuracy.rmse), repr(accuracy.factor)]
     assert files["accuracy.csv"][1] == stated
+
+
+def test_pairs_of_groups_that_repeat_are_a_table_and_no_heat_map(plans):
+    repeated = "SELECT age // 5 AS a, age // 4 AS b, COUNT(*) AS n FROM visits GROUP BY age, a, b"
+    plan = Plan.open(plans.write({"alice": f"-- name: pairs\n{repeated}"}))
+    plan.release()
+    write_report(plan, plans.folder / "page.html")
+    text = (plans.folder / "page.html").read_text()
+    assert 'class="heat"' not in text
+    assert len(downloads(text)["alice_pairs.csv"]) == 1 + 20
 
 
 def test_a_file_holds_values_that_look_like_markup_as_they_are(pages):

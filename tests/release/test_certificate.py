@@ -1,0 +1,115 @@
+"""The certificate as people read it: on the terminal, after a release and in a plan."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from small_collectives import random_collective
+
+from sqlmadp.cli import main
+from sqlmadp.files.plan import Plan
+from sqlmadp.mechanism import mechanism
+from sqlmadp.mechanism.bounds import bounds
+from sqlmadp.mechanism.fairness import outcome
+from sqlmadp.release.bound_plan import BoundPlan
+from sqlmadp.release.certificate import certify
+
+QUESTIONS = {
+    "alice": "SELECT age, COUNT(*) AS n FROM visits GROUP BY age",
+    "bob": "SELECT COUNT(*) AS n FROM visits",
+}
+
+
+def run(*arguments):
+    done = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_what_is_printed_after_a_release_has_the_figures_of_the_json(plans):
+    shares = {"alice": "3/4", "bob": "1/4"}
+    path = plans.write(QUESTIONS, mechanism="waterfilling", shares=shares)
+    figures = json.loads(run("release", path, "--json"))["certificate"]
+    text = run("release", path).partition("Certificate: ")[2]
+    assert text.startswith("waterfilling, epsilon 1")
+    lines = text.splitlines()
+    for name, given in figures["analysts"].items():
+        line = next(line for line in lines if line.startswith(name))
+        assert given["share"] in line
+        rerun, kept = (
+            max(given[kind].values()) for kind in ("interference", "interference_within_agreement")
+        )
+        assert line.split()[-3:] == [f"{each:.3f}" for each in (given["ratio"], rerun, kept)]
+    alice, bob = (figures["analysts"][name]["interference"] for name in ("alice", "bob"))
+    assert any(line.split() == ["alice", f"{bob['alice']:.3f}"] for line in lines)
+    assert any(line.split() == ["bob", f"{alice['bob']:.3f}"] for line in lines)
+    assert f"{figures['to_utilitarian']:.3f} times utilitarian's" in text
+    assert f"{figures['gap']:.2f} times the lower bound" in text
+
+
+def test_a_plan_states_the_error_of_every_column_in_its_own_unit(plans):
+    mixed = (
+        "SELECT SUM(age) AS years, COUNT(*) AS n, 2 * COUNT(*) AS twice, AVG(age) AS mean,"
+        " 1 AS one, SUM(COUNT(*)) OVER () AS whole FROM visits"
+    )
+    path = plans.write({"alice": f"-- name: mixed\n{mixed}", "bob": QUESTIONS["bob"]})
+    figures = json.loads(run("plan", path, "--json"))["mechanisms"]["waterfilling"]
+    (query,) = figures["analysts"]["alice"]["queries"]
+    errors = {each["name"]: each["rmse"] for each in query["columns"]}
+    assert list(errors) == ["years", "n", "twice", "mean", "whole"]
+    assert errors["twice"] == pytest.approx(2 * errors["n"])
+    assert errors["whole"] == pytest.approx(errors["n"])
+    assert errors["mean"] is None
+    released = Plan.open(path).release().rows("alice", "mixed").rmse
+    assert errors["years"] == pytest.approx(released["years"][0], rel=1e-6)
+    assert errors["n"] == pytest.approx(released["n"][0], rel=1e-6)
+    lines = [line.split() for line in run("plan", path).splitlines()]
+    assert ["n", f"{errors['n']:.3g}"] in lines
+    assert ["mean", "after", "the", "release"] in lines
+
+
+def test_under_ratchet_a_plan_lists_each_join(plans):
+    path = plans.write(QUESTIONS, mechanism="ratchet")
+    joins = json.loads(run("plan", path, "--mechanism", "ratchet", "--json"))
+    joins = joins["mechanisms"]["ratchet"]["joins"]
+    assert [join["analysts"] for join in joins] == [["alice"], ["bob"]]
+    assert joins[1]["errors"]["alice"] <= joins[0]["errors"]["alice"]
+    assert "errors after each join" in run("release", path)
+
+
+@pytest.mark.parametrize("name", ["waterfilling", "pareto"])
+def test_of_what_another_machine_measured_interference_is_that_of_its_errors(plans, name):
+    carol = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"
+    asked = BoundPlan.bind(Plan.open(plans.write(QUESTIONS | {"carol": carol}, mechanism=name)))
+    given = asked.outcome(name)
+    other = mechanism("identity").select(given.collective)
+    found = certify(asked, measured=(other.blocks, other.total, other.reads))
+    names = list(found.analysts)
+    own = given.strategy
+    usual = certify(asked)
+    for name, now, then in zip(names, other.errors, own.errors, strict=True):
+        change = found.analysts[name].now / usual.analysts[name].now
+        assert change == pytest.approx(now / then)
+    for i, left_out in enumerate(names):
+        left = given.mechanism.select(given.collective.without(i)).errors
+        others = [j for j in range(len(names)) if j != i]
+        now = [found.analysts[names[j]].interference[left_out] for j in others]
+        np.testing.assert_allclose(now, other.errors[others] / left, rtol=1e-9)
+    assert certify(asked, measured=(own.blocks, own.total, own.reads)) == usual
+
+
+@pytest.mark.parametrize("name", ["waterfilling", "utilitarian", "pareto", "ratchet"])
+def test_nothing_is_said_to_be_below_the_least_that_was_found(plans, name):
+    found = Plan.open(plans.write(QUESTIONS, mechanism=name)).preview()[name]
+    above, _ = found.bounds.beside(found.total)
+    assert above >= 1
+    assert f"is {above:.2f} times the least" in found.verdict
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_least_total_that_is_known_is_at_most_what_is_poured(seed):
+    everyone = random_collective(seed)
+    poured = outcome(mechanism("waterfilling"), everyone, Fraction(1)).total_error
+    assert bounds(everyone, Fraction(1)).utilitarian <= poured * (1 + 1e-12)

@@ -1,0 +1,119 @@
+"""What if: changed plans that are only looked at."""
+
+import json
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sqlmadp.cli import main
+from sqlmadp.errors import ProgrammingError
+from sqlmadp.files.plan import Plan
+from sqlmadp.release.preview import Changes, least_epsilon, rounded_up
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "covid"
+
+
+@pytest.fixture
+def plan(tmp_path):
+    ignored = shutil.ignore_patterns("*.ledger*")
+    shutil.copytree(EXAMPLE.parent.parent / "schemas", tmp_path / "schemas")
+    shutil.copytree(EXAMPLE, tmp_path / "examples" / "covid", ignore=ignored)
+    return Plan.open(tmp_path / "examples" / "covid" / "plan.toml")
+
+
+def shares(plan):
+    return {analyst.name: analyst.share for analyst in plan.analysts}
+
+
+def test_whoever_stays_keeps_the_proportions(plan):
+    assert shares(Changes(without=["carol"]).apply(plan)) == {
+        "alice": Fraction(1, 2),
+        "bob": Fraction(1, 2),
+    }
+
+
+def test_a_newcomer_takes_an_equal_share(plan):
+    changed = Changes(joining={"dave": plan.folder / "dave.sql"}).apply(plan)
+    assert shares(changed) == dict.fromkeys(["alice", "bob", "carol", "dave"], Fraction(1, 4))
+
+
+def test_a_named_share_is_exact_and_the_others_divide_the_rest(plan):
+    changed = Changes(shares={"alice": Fraction(1, 2)}).apply(plan)
+    assert shares(changed) == {
+        "alice": Fraction(1, 2),
+        "bob": Fraction(1, 4),
+        "carol": Fraction(1, 4),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (Changes(without=["nobody"]), "no analyst 'nobody'"),
+        (Changes(shares={"nobody": Fraction(1, 2)}), "no analyst 'nobody'"),
+        (Changes(shares={"alice": Fraction(1)}), "must sum to exactly 1"),
+        (Changes(shares={"alice": Fraction(3, 2)}), "must sum to exactly 1"),
+        (Changes(joining={"alice": Path("a.sql")}), "already"),
+        (Changes(without=["alice", "bob", "carol"]), "nobody is left"),
+    ],
+)
+def test_what_cannot_be_is_refused(plan, changes, message):
+    with pytest.raises(ProgrammingError, match=message):
+        changes.apply(plan)
+
+
+def test_with_the_least_epsilon_every_target_is_met_and_with_less_it_is_not(plan):
+    previews = plan.preview("waterfilling")
+    target = previews["waterfilling"].analysts["carol"].statements[0]
+    least = least_epsilon(previews.asked, previews["waterfilling"], {target.name: 0.5})
+    met = Changes(epsilon=least).apply(plan).preview("waterfilling")
+    assert met["waterfilling"].analysts["carol"].statements[0].rmse == pytest.approx(0.5, rel=1e-5)
+    assert met["waterfilling"].analysts["carol"].statements[0].rmse <= 0.5
+
+
+def test_a_target_for_no_query_is_refused(plan):
+    previews = plan.preview("waterfilling")
+    with pytest.raises(ProgrammingError, match="no query named 'nothing'"):
+        least_epsilon(previews.asked, previews["waterfilling"], {"nothing": 1})
+
+
+def test_rounding_goes_up_to_six_digits():
+    assert rounded_up(Fraction(1, 3)) == Fraction(333334, 1000000)
+    assert rounded_up(Fraction(1234567)) == 1234570
+
+
+def test_the_command_shows_the_changed_plan_and_leaves_the_file_alone(plan):
+    before = plan.path.read_bytes()
+    (plan.folder / "dave.sql").write_text((plan.folder / "alice.sql").read_text())
+    options = ["--without", "carol", "--with", f"dave={plan.folder / 'dave.sql'}"]
+    options += ["--share", "bob=1/2", "--epsilon", "0.5", "--mechanism", "waterfilling"]
+    result = CliRunner().invoke(main, ["plan", str(plan.path), *options, "--json"])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    analysts = figures["mechanisms"]["waterfilling"]["analysts"]
+    assert {name: each["share"] for name, each in analysts.items()} == {
+        "alice": "1/4",
+        "bob": "1/2",
+        "dave": "1/4",
+    }
+    assert figures["epsilon"] == "1/2"
+    assert plan.path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "option", [["--share", "alice"], ["--epsilon", "0"], ["--target-rmse", "q1=x"]]
+)
+def test_a_change_that_cannot_be_read_is_bad_usage(plan, option):
+    assert CliRunner().invoke(main, ["plan", str(plan.path), *option]).exit_code == 2
+
+
+def test_the_command_tells_the_least_epsilon_by_mechanism(plan):
+    name = plan.preview("identity")["identity"].analysts["alice"].statements[0].name
+    arguments = ["plan", str(plan.path), "--mechanism", "identity", "--target-rmse", f"{name}=1"]
+    result = CliRunner().invoke(main, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    assert Fraction(json.loads(result.stdout)["least_epsilon"]["identity"]) > 1
+    assert "Least epsilon" in CliRunner().invoke(main, arguments).stdout
