@@ -21,7 +21,7 @@ from sqlmadp.solve.products import solution_of
 from sqlmadp.strategy.search import Top
 from sqlmadp.table.joint import has_joint
 from sqlmadp.table.partition import Floats, Integers, Partition
-from sqlmadp.table.rows import Rows
+from sqlmadp.table.rows import Rows, column_labels
 
 TOTAL = 1 << 24
 """What every column of a strategy sums to: weights have some seven digits."""
@@ -93,16 +93,19 @@ def rounded(
 
 
 def _fixed(rows: Rows, weight: int, grain: int) -> Rows:
-    """Return given rows as integers; what a column lacks goes to the vertex's own row."""
+    """Return given rows as integers; what a column lacks goes to a row of it and its equals."""
     if rows.plain:
         return Rows(rows.scope, rows.parts, weight)
-    matrix = rows.matrix
+    groups = Partition.flat(column_labels(rows.matrix))
+    matrix = sparse.csr_array(rows.matrix[:, groups.first_values])
     several = matrix[np.diff(matrix.indptr) > 1]
     whole = np.trunc(several.data * (weight // grain)).astype(np.int64) * grain
     across = sparse.csr_array((whole, several.indices, several.indptr), shape=several.shape)
     across.eliminate_zeros()
     alone = weight - np.asarray(abs(across).sum(axis=0)).reshape(-1)
-    return Rows.of_weights(rows.scope, rows.parts, alone, across)
+    own = sparse.diags_array(alone, dtype=np.int64, format="csr")[np.flatnonzero(alone)]
+    stacked = sparse.csr_array(sparse.vstack([own, across]))
+    return Rows.of(rows.scope, rows.parts, sparse.csr_array(stacked[:, groups.pieces]))
 
 
 def grain_of(block: Rows, total: int) -> int:
