@@ -44,6 +44,16 @@ def test_importing_is_cheap(statement):
     assert not set(HEAVY) & set(json.loads(done.stdout))
 
 
+def test_checking_a_plan_loads_no_optimizer(tmp_path):
+    code = (
+        "import sys, sqlmadp.files.starter as s, sqlmadp.release.check as c; from pathlib import "
+        f"Path; s.write_starter(Path({str(tmp_path)!r})); "
+        f"assert not c.check_plan(Path({str(tmp_path / 'plan.toml')!r})).problems; "
+        "assert 'scipy.optimize' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_the_exceptions_form_the_tree_of_pep_249():
     assert sqlmadp.Warning.__bases__ == (Exception,)
     assert sqlmadp.Error.__bases__ == (Exception,)

@@ -20,7 +20,7 @@ from sqlmadp.errors import Error
 from sqlmadp.release.bug_report import unforeseen
 
 DEBUG = "sqlmadp.debug"
-AGAIN = "if a release was recorded, running it again returns the same answers and spends nothing"
+AGAIN = "; if a release was recorded, running it again returns the same answers and spends nothing"
 
 
 class _Refusing(click.Group):
@@ -40,13 +40,13 @@ class _Refusing(click.Group):
             if error.errno == errno.EPIPE:
                 raise  # Whoever read the results has gone; click ends quietly.
             what = error.filename or "standard output"
-            click.echo(f"{what} could not be used ({error.strerror}); {AGAIN}", err=True)
+            click.echo(f"{what} could not be used ({error.strerror}){_again(ctx)}", err=True)
             ctx.exit(1)
         except RecursionError:
             click.echo("a file nests too deeply to be read; nothing was spent", err=True)
             ctx.exit(1)
         except MemoryError:
-            click.echo(f"there is not enough memory for this; {AGAIN}", err=True)
+            click.echo(f"there is not enough memory for this{_again(ctx)}", err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
             _interrupted(ctx)
@@ -64,8 +64,13 @@ def _debug(ctx: click.Context) -> None:
         click.echo(traceback.format_exc(), err=True)
 
 
+def _again(ctx: click.Context) -> str:
+    """Return what to do after a release that did not end; nothing else can have spent."""
+    return AGAIN if ctx.invoked_subcommand == "release" else ""
+
+
 def _interrupted(ctx: click.Context) -> NoReturn:
-    click.echo(f"\ninterrupted; {AGAIN}", err=True)
+    click.echo(f"\ninterrupted{_again(ctx)}", err=True)
     ctx.exit(INTERRUPTED)
 
 

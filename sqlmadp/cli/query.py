@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sqlmadp.cli.options import ERROR, JSON, PLAN, QUIET, analysts_of_the_plan, notices, print_json
-from sqlmadp.errors import ProgrammingError
+from sqlmadp.errors import NotReleasedError, ProgrammingError
 from sqlmadp.files.plan import Plan
 
 if TYPE_CHECKING:
     from sqlmadp.answer.result import Result
+    from sqlmadp.release.release import Release
 
 
 @click.command()
@@ -44,7 +46,8 @@ def query(
     refused with the columns or values that the release does not cover. 'EXPLAIN SELECT ...'
     shows scope, cells, groups and expected error; before the release with --analyst as if that
     analyst handed it in. 'HAND IN SELECT ...' hands a statement in for --analyst, and 'WITHDRAW
-    name' takes it back. Reads no record.
+    name' takes it back. Where the plan was changed after a release and --analyst is not given, the
+    statement is answered from that release. Reads no record.
     """
     from sqlmadp.release.explain import explain_text  # noqa: PLC0415
     from sqlmadp.show.json import query_figures, result_figures  # noqa: PLC0415
@@ -60,8 +63,7 @@ def query(
         else:
             explained = explain_text(opened, sql, dialect=dialect)
         if explained is None:
-            done = opened.released(notice=notices(quiet=quiet))
-            result = done.query(sql, analyst, dialect=dialect)
+            done, result = _answered(opened, sql, analyst, dialect, notices(quiet=quiet))
             result = result.with_errors() if error else result
     if explained is not None:
         if as_json:
@@ -74,6 +76,24 @@ def query(
         show_result(result)
         show_meaning(done)
         notices(quiet=quiet)(done.asked.domain.error_meaning)
+
+
+def _answered(
+    plan: Plan, sql: str, analyst: str | None, dialect: str | None, notice: Callable[[str], None]
+) -> tuple[Release, Result]:
+    """Return the rows of a statement from the plan's release, or from one before it was changed."""
+    from sqlmadp.release.release import answered_before  # noqa: PLC0415
+
+    try:
+        done = plan.released(notice=notice)
+    except NotReleasedError:
+        found = None if analyst else answered_before(plan, sql, dialect=dialect)
+        if found is None:
+            raise
+        time, done, result = found
+        notice(f"note: the plan has changed since; answered from the release of {time}")
+        return done, result
+    return done, done.query(sql, analyst, dialect=dialect)
 
 
 def _on_a_connection(plan: Plan, sql: str, analyst: str | None, dialect: str | None) -> Result:

@@ -72,6 +72,7 @@ def release(
     together in the ledger before anything is shown. A completed plan returns the same rows again
     and spends nothing.
     """
+    from sqlmadp.release.release import STAGES  # noqa: PLC0415
     from sqlmadp.show.json import release_figures  # noqa: PLC0415
     from sqlmadp.show.progress import stages  # noqa: PLC0415
     from sqlmadp.show.text import show_budget, show_release  # noqa: PLC0415
@@ -80,7 +81,7 @@ def release(
     if dry_run:
         _dry_run(opened, as_json=as_json, quiet=quiet)
         return
-    with stages(6, quiet=quiet) as progress:
+    with stages(STAGES, quiet=quiet) as progress:
         notice = notices(quiet=quiet)
 
         def confirm(intention: str) -> None:
@@ -93,11 +94,11 @@ def release(
         spending = stop_on_interrupt(progress)
         done = opened.release(progress=spending, notice=notice, confirm=confirm)
         done = done.stating_errors() if error else done
-        results = done.results()
+        results = done.results(lambda n, total: progress(f"answering: {n} of {total}"))
         progress("certifying")
         certified = done.certified()
     if out is not None:
-        from sqlmadp.answer.files import write_results  # noqa: PLC0415
+        from sqlmadp.answer.result import write_results  # noqa: PLC0415
 
         write_results(results, out, form)
     if as_json:
@@ -130,7 +131,7 @@ def _dry_run(opened: Plan, *, as_json: bool, quiet: bool) -> None:
     from sqlmadp.show.progress import stages  # noqa: PLC0415
     from sqlmadp.show.text import show_dry_run  # noqa: PLC0415
 
-    with stages(3, quiet=quiet) as progress:
+    with stages(5, quiet=quiet) as progress:
         found = dry_run(opened, progress)
     print_notes(found.asked.notes, found.asked.refused, quiet=quiet)
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -11,7 +12,13 @@ from sqlmadp.cli.options import JSON, QUIET, print_json, print_notes
 from sqlmadp.errors import InputError
 from sqlmadp.table.csv_format import CsvFormat
 
-SEPARATOR = click.option("--separator", default=",", help="What separates the fields of a CSV.")
+
+def _csv(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say how a CSV file is written, as [csv] does in a plan."""
+    separator = click.option("--separator", default=",", help="What separates the fields of a CSV.")
+    dates = click.option("--date-format", metavar="FORMAT", help='Of a CSV, such as "%d.%m.%Y".')
+    point = click.option("--decimal", default=".", help="What a CSV has for a decimal point.")
+    return separator(dates(point(command)))
 
 
 @click.group()
@@ -27,9 +34,18 @@ def schema() -> None:
     is_flag=True,
     help="Read values and bounds from the table, WITHOUT NOISE, and write them into the draft.",
 )
-@SEPARATOR
+@_csv
 @QUIET
-def draft(source: str, table: str, *, trusted_values: bool, separator: str, quiet: bool) -> None:
+def draft(
+    source: str,
+    table: str,
+    *,
+    trusted_values: bool,
+    separator: str,
+    date_format: str | None,
+    decimal: str,
+    quiet: bool,
+) -> None:
     """Print a first schema file for a table: names and types.
 
     SOURCE is what a plan names: a file, postgresql://..., spark://...; TABLE is the table's name.
@@ -41,7 +57,7 @@ def draft(source: str, table: str, *, trusted_values: bool, separator: str, quie
 
     with stages(quiet=quiet) as progress:
         progress("reading the table" if trusted_values else "reading the catalogue")
-        form = CsvFormat(separator=separator)
+        form = CsvFormat(separator=separator, date_format=date_format, decimal=decimal)
         where = Source(location=source, folder=Path(), csv=form)
         text = write(where, table, trusted_values=trusted_values)
     click.echo(text, nl=False)
@@ -50,7 +66,7 @@ def draft(source: str, table: str, *, trusted_values: bool, separator: str, quie
 @schema.command("check")
 @click.argument("path", metavar="SCHEMA", type=click.Path(path_type=Path))
 @click.option("--source", help="Compare with the catalogue of this source; reads no record.")
-@SEPARATOR
+@_csv
 @JSON
 @QUIET
 def check_schema_file(
@@ -58,6 +74,8 @@ def check_schema_file(
     source: str | None,
     *,
     separator: str,
+    date_format: str | None,
+    decimal: str,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -71,7 +89,7 @@ def check_schema_file(
 
     with stages(quiet=quiet) as progress:
         progress("checking")
-        form = CsvFormat(separator=separator)
+        form = CsvFormat(separator=separator, date_format=date_format, decimal=decimal)
         domain, problems, notes = check_schema(path, source, form)
     print_notes(notes, quiet=quiet)
     if as_json:

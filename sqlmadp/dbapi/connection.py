@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
@@ -50,16 +50,19 @@ def connect(
     dialect: str | None = None,
     errors: bool = False,
     stage: bool = True,
+    progress: Callable[[str], None] | bool = False,
 ) -> Connection:
     """Return a connection of one analyst to a plan, given as a file or as an open plan.
 
     ``dialect`` is that of the SQL on this connection; the plan's own otherwise.  With ``errors``
     three columns follow every answer ``n`` in all rows: n_stderr, its standard error, and n_low and
     n_high, the ends of its 95% interval.  ``stage=False`` is for tools that commit by themselves:
-    ``commit`` does nothing then, and only ``HAND IN`` hands a statement in.
+    ``commit`` does nothing then, and only ``HAND IN`` hands a statement in.  ``progress`` is told
+    the name of each stage of what can take long, expected errors before the release; True shows a
+    bar, in notebooks too.
     """
     path = plan.path if isinstance(plan, Plan) else Path(plan)
-    return Connection(path, analyst, dialect, errors=errors, stage=stage)
+    return Connection(path, analyst, dialect, errors=errors, stage=stage, progress=progress)
 
 
 def _no_two_phases(*_: object) -> NoReturn:
@@ -91,6 +94,7 @@ class Connection:
         *,
         errors: bool = False,
         stage: bool = True,
+        progress: Callable[[str], None] | bool = False,
     ) -> None:
         """Open the plan at ``path``; use `connect`."""
         self._dialect, self._errors, self._stage = dialect, errors, stage
@@ -99,7 +103,7 @@ class Connection:
         """What the last commit, rollback or close did with what was staged."""
         self._lock = threading.RLock()
         with reporting():
-            self._session: Session | None = Session(path, analyst)
+            self._session: Session | None = Session(path, analyst, progress)
 
     def cursor(self) -> Cursor:
         """Return a new cursor."""

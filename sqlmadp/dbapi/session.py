@@ -16,7 +16,7 @@ import os
 import re
 import shlex
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from sqlmadp.release.explain import explain_statement
 from sqlmadp.release.release import Release, find, select
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.release.trial import try_statement
+from sqlmadp.show.progress import Report, told
 from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
@@ -62,9 +63,11 @@ class _Forecast:
 class Session:
     """One analyst's view of one plan.  Belongs to one thread at a time."""
 
-    def __init__(self, path: Path, analyst: str) -> None:
+    def __init__(
+        self, path: Path, analyst: str, progress: Callable[[str], None] | bool = False
+    ) -> None:
         """Open the plan at ``path``; raises for a mistake in it or in the analyst's own files."""
-        self.path, self.analyst = path, analyst
+        self.path, self.analyst, self._progress = path, analyst, progress
         self._release: Release | None = None
         self._seen: Seen | None = None
         self._plan = Plan.open(path)
@@ -249,7 +252,12 @@ class Session:
         release = self.look()
         if release is not None:
             return release.certificate.only(self.analyst)
-        return certify(self._forecast(staged).asked).only(self.analyst)
+        asked = self._forecast(staged).asked
+        with told(self._progress, 1) as report:
+            found = certify(
+                asked, progress=lambda done, total: report(f"certifying: {done} of {total}")
+            )
+        return found.only(self.analyst)
 
     def pending(self, what: str) -> NotReleasedError:
         """Return the error that says why there are no rows, and what happens next."""
@@ -292,13 +300,18 @@ class Session:
         added = new_statements([*staged, *last], self._own())
         key = tuple(statement.text for statement in added)
         if key not in self._forecasts:
-            asked = self._sound({self.analyst: added})
-            self._forecasts = {key: _forecast(asked, self.analyst)}
+            with told(self._progress, 2) as report:
+                report("binding statements")
+                asked = self._sound({self.analyst: added})
+                self._forecasts = {key: _forecast(asked, self.analyst, report)}
         return self._forecasts[key]
 
 
-def _forecast(asked: BoundPlan, analyst: str) -> _Forecast:
+def _forecast(asked: BoundPlan, analyst: str, report: Report) -> _Forecast:
     number = [each.name for each in asked.plan.analysts].index(analyst)
+    asked.collective.progress = lambda done, total: report(
+        f"selecting a strategy: {done} of {total} analysts"
+    )
     strategy = select(asked)
     blocks = unit_noise(strategy, asked.epsilon_per_record)
     read = tuple(blocks[place] for place in strategy.reads[number])

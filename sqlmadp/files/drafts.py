@@ -89,7 +89,7 @@ def check_schema(
     except SourceError as error:
         return domain, (Problem(file=str(path), code="source", message=str(error)),), ()
     try:
-        return domain, catalogue_problems(engine, domain), catalogue_notes(engine, domain)
+        return domain, catalogue_problems(engine, domain), catalogue_notes(engine, domain, csv)
     finally:
         engine.close()
 
@@ -204,11 +204,12 @@ def allowed_values(column: SourceColumn) -> Allowed:
     return plain.narrowed(checks.get(column.name.casefold(), Allowed()))
 
 
-def catalogue_notes(engine: Engine, domain: Domain) -> tuple[Problem, ...]:
-    """Return one note for every complete column into which the catalogue lets something else."""
+def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Problem, ...]:
+    """Return what is accepted and may not be meant: a format, a type, or an incomplete column."""
     stored = {column.name.casefold(): column for column in engine.catalogue()}
-    found = []
-    if len(stored) == 1 and next(iter(stored.values())).kind == "untyped text":
+    found = _date_note(engine, domain, csv)
+    single = len(stored) == 1 == len(domain.columns)
+    if single and next(iter(stored.values())).kind == "untyped text":
         found.append(
             Problem(
                 file=engine.location,
@@ -250,3 +251,21 @@ def catalogue_notes(engine: Engine, domain: Domain) -> tuple[Problem, ...]:
                 )
             )
     return tuple(found)
+
+
+def _date_note(engine: Engine, domain: Domain, csv: CsvFormat) -> list[Problem]:
+    """Return a note on the dates of a CSV file, unless the plan says how they are written."""
+    untyped = {c.name.casefold() for c in engine.catalogue() if c.kind == "untyped text"}
+    dates = [c.name for c in domain.columns if c.type == "date" and c.name.casefold() in untyped]
+    if not dates or csv.date_format is not None:
+        return []
+    return [
+        Problem(
+            file=engine.location,
+            code="date-format",
+            message=f"dates in {', '.join(map(repr, dates))} are read as 2025-03-28; whatever is "
+            "written in another way is read as NULL",
+            hint='If they are written as 28.03.2025, write date_format = "%d.%m.%Y" under [csv] in '
+            'the plan; date_format = "%Y-%m-%d" says that this is right.',
+        )
+    ]

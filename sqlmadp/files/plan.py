@@ -178,8 +178,11 @@ class Plan:
 
     # The heavy parts are imported when they are used: they dominate start-up.
 
-    def preview(self, *mechanisms: str, progress: Progress = lambda _: None) -> Previews:
-        """Return the certificates of the plan's mechanism, or of those named; reads no data."""
+    def preview(self, *mechanisms: str, progress: Progress | bool = False) -> Previews:
+        """Return the certificates of the plan's mechanism, or of those named; reads no data.
+
+        ``progress`` is told the name of each stage; True shows a bar, in notebooks too.
+        """
         from sqlmadp.release.preview import preview_plan  # noqa: PLC0415
 
         return preview_plan(self, mechanisms or (self.mechanism,), progress)
@@ -187,14 +190,14 @@ class Plan:
     def release(
         self,
         *,
-        progress: Progress = lambda _: None,
+        progress: Progress | bool = False,
         notice: Progress = lambda _: None,
         confirm: Progress = lambda _: None,
     ) -> Release:
         """Spend epsilon once and return the release; a completed one again, free.
 
-        ``notice`` is told, before anything is spent, what is about to be; then ``confirm`` is
-        told the same, and what it raises ends the release.
+        ``progress`` is as in `preview`.  ``notice`` is told, before anything is spent, what is
+        about to be; then ``confirm`` is told the same, and what it raises ends the release.
         """
         from sqlmadp.release.release import release  # noqa: PLC0415
 

@@ -125,6 +125,8 @@ class Collective:
         self._selected: dict[str, Strategy] = {}
         self.memory: dict[object, object] = {}
         """What mechanisms worked out for this collective and parts of it, by keys of their own."""
+        self.progress: Callable[[int, int], None] = lambda done, total: None
+        """Told how many analysts have a strategy of their own, of all."""
 
     # Who takes part.
 
@@ -273,8 +275,11 @@ class Collective:
     @cached_property
     def strategies(self) -> list[Strategy]:
         """Everyone's own strategy."""
-        pairs = zip(self.workloads, self.capped, strict=True)
-        return [self.select(workload, capped) for workload, capped in pairs]
+        found: list[Strategy] = []
+        for workload, capped in zip(self.workloads, self.capped, strict=True):
+            self.progress(len(found), len(self))
+            found.append(self.select(workload, capped))
+        return found
 
     @cached_property
     def parts(self) -> list[int]:

@@ -34,9 +34,8 @@ from threadpoolctl import threadpool_limits
 
 from sqlmadp.answer.explain import column_errors
 from sqlmadp.answer.reconstruct import Estimate
-from sqlmadp.answer.result import number
+from sqlmadp.answer.result import TextTable, number
 from sqlmadp.answer.rows import Desk
-from sqlmadp.answer.table import TextTable
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.mechanism.bounds import Bounds, bounds
 from sqlmadp.mechanism.collective import Joint
@@ -45,6 +44,7 @@ from sqlmadp.mechanism.waterfilling import ratio
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.history import Stage
 from sqlmadp.solve.products import solution_of
+from sqlmadp.strategy.select import plainer
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
 from sqlmadp.workload.questions import naive_deviations
@@ -133,6 +133,8 @@ class Standing:
     within_agreement: Mapping[str, float]
     """The same where those who are left keep to what everyone agreed on."""
     statements: tuple[Accuracy, ...] = ()
+    plainer: tuple[str, ...] = ()
+    """Which searches were left out for their strategy, because their statements are too large."""
 
     @property
     def ratio(self) -> float:
@@ -219,6 +221,7 @@ class Certificate:
         if self.skipped:
             listed = ", ".join(map(str, self.skipped))
             parts.append(f"refused and left out, charged to nobody: {listed}")
+        parts += self.plainer
         meaning = [self.error_meaning] if self.error_meaning else []
         return [*parts, *self.one_by_one, self._beside(), self.promise, *meaning]
 
@@ -253,6 +256,15 @@ class Certificate:
             text += f"; the expected error of the whole is {above:.2f} times the least that was "
             text += "found without any guarantee"
         return text
+
+    @property
+    def plainer(self) -> list[str]:
+        """Say whose strategy is plainer than a longer search might find, and why."""
+        return [
+            f"plainer strategy for {name}, to bound the work: {reason}"
+            for name, standing in self.analysts.items()
+            for reason in standing.plainer
+        ]
 
     @property
     def one_by_one(self) -> list[str]:
@@ -360,6 +372,8 @@ def certify(
         rerun, kept = given.interference, given.interference_within_agreement
         blocks = unit_noise(given.strategy, asked.epsilon_per_record)
         statements = accuracies(asked, blocks, given.strategy.reads)
+        own = asked.collective.workloads if given.mechanism.searches(asked.collective) else ()
+        reasons = [plainer(workload) for workload in own] or [()] * len(names)
         standings = {
             analyst.name: Standing(
                 analyst.share,
@@ -368,6 +382,7 @@ def certify(
                 {n: float(rerun[i, j]) for i, n in enumerate(names) if i != j},
                 {n: float(kept[i, j]) for i, n in enumerate(names) if i != j},
                 statements[j],
+                reasons[j],
             )
             for j, analyst in enumerate(asked.plan.analysts)
         }
@@ -467,7 +482,13 @@ def certify_late(
     for place, analyst in enumerate(plan.analysts):
         changed = _changed_by(analyst.name, joins)
         standings[analyst.name] = Standing(
-            analyst.share, alone[place], now[analyst.name], changed, changed, statements[place]
+            analyst.share,
+            alone[place],
+            now[analyst.name],
+            changed,
+            changed,
+            statements[place],
+            plainer(asked.collective.workloads[place]),
         )
     weights = asked.collective.importance / _units(asked)
     total = math.fsum(float(w) * now[a.name] for w, a in zip(weights, plan.analysts, strict=True))

@@ -81,7 +81,7 @@ def compare_with_catalogue(plan: Plan) -> tuple[tuple[Problem, ...], tuple[Probl
     except SourceError as error:
         return (Problem(file=str(plan.path), code="source", message=str(error)),), ()
     try:
-        return catalogue_problems(engine, domain), catalogue_notes(engine, domain)
+        return catalogue_problems(engine, domain), catalogue_notes(engine, domain, plan.csv)
     finally:
         engine.close()
 

@@ -11,7 +11,7 @@ differ, nothing is guessed: the plan is refused with what to write.  ``late = fa
 measures everything anew.
 
 A new release costs budget, and what an earlier one measured may answer some of its statements for
-nothing: whoever is about to spend is told which, and how well (`known_answers`).
+nothing: whoever is about to spend is told which, and how well (`stored_before`).
 """
 
 from __future__ import annotations
@@ -23,17 +23,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.answer.reader import Reader
 from sqlmadp.answer.reconstruct import measured_rows
-from sqlmadp.answer.result import Result, number
-from sqlmadp.errors import Error, InternalError, PlanError, Problem
+from sqlmadp.errors import InternalError, PlanError, Problem
 from sqlmadp.files.plan import Plan
+from sqlmadp.files.toml import dotted
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Joint
 from sqlmadp.mechanism.complement import Added, Complement
 from sqlmadp.private import Ledger, Measurement
 from sqlmadp.release.bound_plan import BoundPlan
-from sqlmadp.sql.statements import Statement
 from sqlmadp.table.domain import Domain
 from sqlmadp.table.rows import Rows
 
@@ -195,7 +193,7 @@ def _changed(plan: Plan, time: str, members: Mapping[str, Fraction]) -> Problem:
     """Say what to write so that those who were released before bring what they brought."""
     brought = bringing(plan)
     name = next(name for name, epsilon in members.items() if brought[name] != epsilon)
-    lines = [f'epsilon = "{epsilon}" under [analysts.{n}]' for n, epsilon in members.items()]
+    lines = [f'epsilon = "{epsilon}" under {_table(n)}' for n, epsilon in members.items()]
     new = [n for n in brought if n not in members]
     return Problem(
         file=str(plan.path),
@@ -203,52 +201,33 @@ def _changed(plan: Plan, time: str, members: Mapping[str, Fraction]) -> Problem:
         message=f"{name!r} brought epsilon {members[name]} to the release of {time}, but this plan "
         f"says {brought[name]}; what was measured stays, and only newcomers can be charged",
         hint=f"To add {', '.join(new)} to that release, write {', '.join(lines)}, and under "
-        f"{', '.join(f'[analysts.{n}]' for n in new)} the epsilon to be charged; no share, and no "
+        f"{', '.join(map(_table, new))} the epsilon to be charged; no share, and no "
         f"epsilon at the top. To measure everything anew for epsilon {plan.epsilon}, write "
         "late = false at the top.",
     )
 
 
-def known_answers(asked: BoundPlan, ledger: Ledger) -> Iterator[str]:
-    """Yield one sentence for every statement that a stored release of the same schema answers."""
-    readers = [
-        (charge.time, _reader(asked, everything(stored, ledger)))
-        for charge in ledger.charges
-        if (stored := ledger.find(charge.release)) is not None
-        and stored.metadata.get("schema") == asked.schema_id
-    ]
-    if not readers:
-        return
-    for analyst, own in zip(asked.plan.analysts, asked.queries, strict=True):
-        for query in own:
-            found = [(time, _answer(reader, query.statement)) for time, reader in readers]
-            errors = {time: _typical(each) for time, each in found if each is not None}
-            if errors:
-                time = min(errors, key=errors.__getitem__)
-                yield (
-                    f"{analyst.name}.{query.name} is answered, with ± {number(errors[time])}, by "
-                    f"the release of {time}: 'sqlmadp query' answers it free"
-                )
+def _table(analyst: str) -> str:
+    """Return the header of an analyst's table, as TOML writes it."""
+    return f"[{dotted(('analysts', analyst))}]"
 
 
-def _reader(asked: BoundPlan, measurements: tuple[Measurement, ...]) -> Reader:
-    cuts: dict[str, set[float]] = {}
-    for measurement in measurements:
-        for name, values in measurement.metadata["cuts"].items():
-            cuts.setdefault(name, set()).update(values)
-    columns = tuple(replace(column, cuts=()) for column in asked.domain.columns)
-    domain = replace(asked.domain, columns=columns).with_cuts(cuts)
-    return Reader(measurements, domain, asked.plan.limits)
+def stored_before(
+    asked: BoundPlan, ledger: Ledger
+) -> Iterator[tuple[str, BoundPlan, tuple[Measurement, ...]]]:
+    """Yield every stored release of the same schema: its time, the plan over its cuts, its values.
 
-
-def _answer(reader: Reader, statement: Statement) -> Result | None:
-    try:
-        return reader.answer(statement, None)
-    except Error:  # It is not covered, or asks for constants that the release does not cut at.
-        return None
-
-
-def _typical(result: Result) -> float:
-    """Return the root of the mean squared error of all answers."""
-    errors = [e for column in result.rmse.values() for e in column if not math.isnan(e)]
-    return math.sqrt(sum(e * e for e in errors) / len(errors)) if errors else 0.0
+    Only the domain of that plan is the release's own: its statements are those of ``asked``.
+    """
+    for charge in ledger.charges:
+        stored = ledger.find(charge.release)
+        if stored is None or stored.metadata.get("schema") != asked.schema_id:
+            continue
+        measurements = everything(stored, ledger)
+        cuts: dict[str, set[float]] = {}
+        for measurement in measurements:
+            for name, values in measurement.metadata["cuts"].items():
+                cuts.setdefault(name, set()).update(values)
+        columns = tuple(replace(column, cuts=()) for column in asked.domain.columns)
+        domain = replace(asked.domain, columns=columns).with_cuts(cuts)
+        yield charge.time, replace(asked, domain=domain), measurements

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
-from sqlmadp.answer.result import number
-from sqlmadp.answer.table import TextTable
+from sqlmadp.answer.result import TextTable, number
 from sqlmadp.errors import InputError, NotSupportedError, ProgrammingError
 from sqlmadp.files.analysts import Analyst
 from sqlmadp.files.plan import Plan
@@ -73,20 +72,23 @@ class Previews(dict[str, Certificate | NotSupportedError]):
 
 
 def preview_plan(
-    plan: Plan, mechanisms: Sequence[str], progress: Callable[[str], None]
+    plan: Plan, mechanisms: Sequence[str], progress: Progress | bool = False
 ) -> Previews:
     """Return what a release with each mechanism would give the analysts of a plan."""
     if unknown := [name for name in mechanisms if name not in MECHANISMS]:
         raise ProgrammingError(f"no mechanism {unknown[0]!r}; there are {', '.join(MECHANISMS)}")
-    progress("binding statements")
-    asked = BoundPlan.bind(plan)
-    previews = Previews(asked, base_of(asked))
-    for name in mechanisms:
-        progress(f"mechanism {name}")
-        try:
-            previews[name] = preview(asked, previews.base, name, progress)
-        except NotSupportedError as error:
-            previews[name] = error
+    from sqlmadp.show.progress import told  # noqa: PLC0415
+
+    with told(progress, 1 + len(mechanisms)) as report:
+        report("binding statements")
+        asked = BoundPlan.bind(plan)
+        previews = Previews(asked, base_of(asked))
+        for name in mechanisms:
+            report(f"mechanism {name}")
+            try:
+                previews[name] = preview(asked, previews.base, name, report)
+            except NotSupportedError as error:
+                previews[name] = error
     return previews
 
 
@@ -97,6 +99,9 @@ def preview(
     progress: Callable[[str], None] = lambda _: None,
 ) -> Certificate:
     """Return what a release with one mechanism would give; with ``base``, as an addition to it."""
+    asked.collective.progress = lambda done, total: progress(
+        f"mechanism {name}: {done} of {2 * total} steps"
+    )
     if base is None:
         return certify(asked, name, progress=_leaving_out(name, progress))
     asked = replace(asked, plan=replace(asked.plan, mechanism=name))
@@ -109,8 +114,8 @@ def preview(
 
 
 def _leaving_out(name: str, progress: Callable[[str], None]) -> Callable[[int, int], None]:
-    """Return a callback that reports how many analysts were left out of the collective."""
-    return lambda done, total: progress(f"mechanism {name}: {done} of {total} left out")
+    """Return a callback that reports how many analysts were left out, after all were selected."""
+    return lambda done, total: progress(f"mechanism {name}: {total + done} of {2 * total} steps")
 
 
 def base_of(asked: BoundPlan) -> Base | None:

@@ -13,6 +13,7 @@ What is charged is answered: all that ``answer`` makes was made before, from mad
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,11 +22,10 @@ from functools import cached_property
 
 import numpy as np
 
-from sqlmadp.answer.draws import COUNT
 from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reader import Reader
-from sqlmadp.answer.reconstruct import Estimate, joint_scopes, measured_rows
-from sqlmadp.answer.result import Result
+from sqlmadp.answer.reconstruct import DRAWS, Estimate, joint_scopes, measured_rows
+from sqlmadp.answer.result import Result, number
 from sqlmadp.errors import (
     Error,
     NotCoveredError,
@@ -50,9 +50,9 @@ from sqlmadp.release.history import (
     complement,
     everything,
     find_base,
-    known_answers,
     known_rows,
     stages_of,
+    stored_before,
 )
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.limits import Limits, advice
@@ -61,6 +61,8 @@ from sqlmadp.table.domain import Domain
 
 Progress = Callable[[str], None]
 """Told the name of each stage as it begins."""
+STAGES = 8
+"""The stages of a release with its certificate, for a bar."""
 
 
 class Results(dict[str, dict[str, Result]]):
@@ -84,7 +86,7 @@ class Release:
     left: Fraction
     stated_errors: bool = False
     """Whether results have columns for standard errors and 95% intervals."""
-    draws: int = COUNT
+    draws: int = DRAWS
     """Simulated releases, for errors that are not known exactly."""
 
     @property
@@ -104,7 +106,7 @@ class Release:
         *,
         spent: Fraction,
         left: Fraction,
-        draws: int = COUNT,
+        draws: int = DRAWS,
     ) -> Release:
         """Return the release with other measurements, keeping what depends on the strategy alone.
 
@@ -170,16 +172,19 @@ class Release:
         found = self._reader.result(query, self._reads(analyst))
         return found.with_errors() if self.stated_errors else found
 
-    def results(self) -> Results:
+    def results(self, progress: Callable[[int, int], None] = lambda *_: None) -> Results:
         """Return the rows of every query of every analyst, by name; each fails by itself.
 
         Statements of equal text have one result, if they are answered from the same blocks.
         """
         found: dict[tuple[tuple[str, str], tuple[int, ...]], Result | Error] = {}
         results = Results()
+        total, done = sum(map(len, self.asked.queries)), 0
         for analyst, own in zip(self.asked.plan.analysts, self.asked.queries, strict=True):
             results[analyst.name] = {}
             for query in own:
+                progress(done, total)
+                done += 1
                 key = (query.statement.key, tuple(self._reads(analyst.name)))
                 if key not in found:
                     found[key] = self._result_or_error(analyst.name, query)
@@ -231,20 +236,23 @@ class Release:
 
 def release(
     plan: Plan,
-    progress: Progress = lambda _: None,
+    progress: Progress | bool = False,
     notice: Progress = lambda _: None,
     confirm: Progress = lambda _: None,
 ) -> Release:
     """Spend the plan's epsilon once, and return the release; a completed one again, free.
 
+    ``progress`` is told the name of each stage; True shows a bar, in notebooks too.
     ``notice`` is told, before anything is spent, what is about to be, once it is certain; then
     ``confirm`` is told the same, and what it raises ends the release.
     """
     # It tries all that comes after this.
     from sqlmadp.release.trial import prepare, without_failing  # noqa: PLC0415
+    from sqlmadp.show.progress import told  # noqa: PLC0415
 
-    with reporting(), held(plan.folder, shared=True):  # Nothing is handed in meanwhile.
-        progress("binding statements")
+    # Nothing is handed in meanwhile.
+    with reporting(), told(progress, STAGES) as report, held(plan.folder, shared=True):
+        report("binding statements")
         asked = BoundPlan.bind_sound(plan)
         if asked.refused and not plan.skip_refused:
             without_failing(asked)  # Raises all refusals at once, and never returns.
@@ -253,22 +261,23 @@ def release(
         with Ledger.prepare(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
             if (done := _completed(asked, ledger, notice)) is not None:
                 _tell(done.asked, _intention(done.asked, ledger, None), notice)
-                progress("answering")
+                report("answering")
                 return done
             base = find_base(asked, ledger)
             # Before the work of selecting, and before any data.
             ledger.require(asked.plan.epsilon if base is None else base.epsilon(asked.plan))
-            ready = prepare(asked, lambda asked: find_base(asked, ledger), progress)
+            ready = prepare(asked, lambda asked: find_base(asked, ledger), report)
             asked, base = ready.asked, ready.base
 
             def announce() -> None:
-                for known in known_answers(asked, ledger):
-                    notice(f"note: {known}")
+                if known := _known_answers(asked, ledger):
+                    notice(f"note: {known}\n")
                 intention = _intention(asked, ledger, base)
                 _tell(asked, intention, notice)
                 confirm(intention)
+                report("measuring")
 
-            progress("measuring")
+            report("comparing with stored releases")
             measurement = measure(
                 ready.strategy.measured,
                 source=plan.table,
@@ -282,7 +291,7 @@ def release(
                 notice=notice,
                 announce=announce,
             )
-            progress("answering")
+            report("answering")
             measured = everything(measurement, ledger)
             return ready.trial.over(measured, spent=ledger.spent, left=ledger.left)
 
@@ -315,6 +324,75 @@ def require_memory(strategy: Joint, domain: Domain, limits: Limits) -> None:
             f"{', '.join(finest)}; {limits.memory:,} MB are enough for {limits.measured_rows:,}. "
             f"Nothing was read or spent. Ask for fewer columns at once. {advice('memory')}"
         )
+
+
+def answered_before(
+    plan: Plan, sql: str, *, dialect: str | None = None
+) -> tuple[str, Release, Result] | None:
+    """Return the rows of a statement from the stored release that answers it best, with its time.
+
+    That is any release of the same schema, also of a plan that has been changed since.
+    """
+    if not plan.ledger_path.exists():
+        return None
+    asked = BoundPlan.bind_sound(plan)
+    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
+        found = [
+            (time, each, result)
+            for time, each in _releases_before(asked, ledger)
+            if (result := _or_none(each, sql, dialect)) is not None
+        ]
+    return min(found, key=lambda each: _typical(each[2]), default=None)
+
+
+def _releases_before(asked: BoundPlan, ledger: Ledger) -> list[tuple[str, Release]]:
+    return [
+        (time, Release(then, measurements, ledger.spent, ledger.left))
+        for time, then, measurements in stored_before(asked, ledger)
+    ]
+
+
+def _known_answers(asked: BoundPlan, ledger: Ledger) -> str:
+    """Say which statements stored releases answer already, and how well; nothing if none."""
+    before = _releases_before(asked, ledger)
+    lines = []
+    for analyst, own in zip(asked.plan.analysts, asked.queries, strict=True):
+        for query in own if before else ():
+            statement = query.statement
+            found = [(time, _or_none(each, statement)) for time, each in before]
+            errors = {time: _typical(each) for time, each in found if each is not None}
+            if errors:
+                time = min(errors, key=errors.__getitem__)
+                lines.append(
+                    f"    {analyst.name}.{query.name}  ± {number(errors[time])}  release of {time}"
+                )
+    if not lines:
+        return ""
+    plan = shlex.quote(str(asked.plan.path))
+    return "\n".join(
+        [
+            "stored releases already answer these statements, free (± is one standard error):",
+            *lines,
+            f"The rows: sqlmadp query {plan} 'SELECT ...'",
+        ]
+    )
+
+
+def _or_none(
+    release: Release, statement: str | Statement, dialect: str | None = None
+) -> Result | None:
+    try:
+        if isinstance(statement, Statement):
+            return release.answer(statement)
+        return release.query(statement, dialect=dialect)
+    except Error:  # It is not covered, or asks for constants that the release does not cut at.
+        return None
+
+
+def _typical(result: Result) -> float:
+    """Return the root of the mean squared error of all answers."""
+    errors = [e for column in result.rmse.values() for e in column if not math.isnan(e)]
+    return math.sqrt(sum(e * e for e in errors) / len(errors)) if errors else 0.0
 
 
 def released(plan: Plan, notice: Progress = lambda _: None) -> Release:

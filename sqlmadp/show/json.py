@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from sqlmadp.answer.files import as_json
-from sqlmadp.answer.result import Result
+from sqlmadp.answer.result import Result, as_json
 from sqlmadp.errors import Error, NotSupportedError, Problem
 from sqlmadp.mechanism.bounds import Bounds
 from sqlmadp.private import Ledger
@@ -139,6 +138,7 @@ def _standings(certificate: Certificate) -> dict[str, Any]:
             "ratio": standing.ratio,
             "interference": dict(standing.interference),
             "interference_within_agreement": dict(standing.within_agreement),
+            **({"plainer": list(standing.plainer)} if standing.plainer else {}),
             "queries": [
                 {
                     "name": each.name,

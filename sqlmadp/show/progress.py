@@ -1,9 +1,17 @@
-"""Progress: what is under way, on standard error and only on a terminal."""
+"""Progress: what is under way and how much is left, on a terminal or in a notebook.
+
+Whoever works calls back with the name of a stage as it begins.  ``"selecting: 2 of 5 analysts"``
+says how far the stage itself is: two fifths of it are done.
+"""
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -16,6 +24,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+Report = Callable[[str], None]
+
+_PART = re.compile(r"([0-9]+) of ([0-9]+)")
+
 
 class Stages:
     """Told the name of each stage as it begins; shows it where there is a bar."""
@@ -26,14 +38,17 @@ class Stages:
         self._begun: list[str] = []
 
     def __call__(self, stage: str) -> None:
-        """Show the stage that begins."""
-        if self._bar is None or self._task is None:
-            return
-        name = stage.partition(":")[0]  # What follows tells how far the stage itself is.
+        """Show the stage that begins, or how far it is."""
+        name, _, details = stage.partition(":")
         if name not in self._begun[-1:]:
             self._begun.append(name)
-        done = len(self._begun) - 1
-        self._bar.update(self._task, description=stage, completed=done, refresh=True)
+        found = _PART.search(details)
+        part = int(found[1]) / max(int(found[2]), 1) if found else 0.0
+        self._show(stage, len(self._begun) - 1 + part)
+
+    def _show(self, stage: str, done: float) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=stage, completed=done, refresh=True)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -46,6 +61,43 @@ class Stages:
             yield
         finally:
             self._bar.start()
+
+
+class NotebookStages(Stages):
+    """Stages below the cell of a notebook, in one line that changes."""
+
+    def __init__(self, display: Callable[..., Any], total: int) -> None:
+        super().__init__()
+        self._total = total
+        self._handle = display({"text/plain": "starting"}, raw=True, display_id=True)
+
+    def _show(self, stage: str, done: float) -> None:
+        bar = f'<progress value="{done:.2f}" max="{self._total}"></progress> {escape(stage)}'
+        self._handle.update({"text/html": bar, "text/plain": stage}, raw=True)
+
+
+@contextmanager
+def told(progress: Report | bool, total: int) -> Iterator[Report]:
+    """Return the callback for ``progress``: itself; a bar if it is True; silence if it is False."""
+    if not isinstance(progress, bool):
+        yield progress
+    elif progress and (display := _notebook()) is not None:
+        shown = NotebookStages(display, total)
+        yield shown
+        shown._show("done", total)
+    else:
+        with stages(total, quiet=not progress) as bar:
+            yield bar
+
+
+def _notebook() -> Callable[..., Any] | None:
+    """Return how to display something in the notebook that this runs in, if it does."""
+    python = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if python is None or not hasattr(python, "kernel"):
+        return None
+    from IPython.display import display  # noqa: PLC0415 - It is there already.
+
+    return display
 
 
 @contextmanager

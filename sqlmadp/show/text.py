@@ -17,8 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from sqlmadp.answer.result import Result, is_number, number, shown
-from sqlmadp.answer.table import TextTable, visible
+from sqlmadp.answer.result import Result, TextTable, is_number, number, shown, visible
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.private import Ledger
 from sqlmadp.release.bound_plan import BoundPlan
@@ -72,7 +71,7 @@ def show_previews(previews: Previews) -> None:
         (found,) = shown.values()
         show_statements(found)
         screen.print(f"\n{_sentence(found.verdict)}", markup=False)
-        for line in found.one_by_one:
+        for line in (*found.one_by_one, *found.plainer):
             screen.print(_sentence(line), markup=False)
         screen.print(
             "More: --compare shows all mechanisms side by side, --json every figure, and "

@@ -20,7 +20,6 @@ import hashlib
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import minimize, minimize_scalar
 
 from sqlmadp.table.partition import Floats, Integers
 from sqlmadp.table.rows import Rows
@@ -117,6 +116,8 @@ def total_row(gram: Floats) -> Floats:
 
     trace = (1 + t)^2 (trace M - t^2 (1^T M 1) / (1 + n t^2))
     """
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - It is slow to load.
+
     asked = np.diag(gram) > 0
     count, trace, pooled = int(asked.sum()), float(np.trace(gram)), float(gram.sum())
 
@@ -199,6 +200,8 @@ class _Search:
 
     def descend(self, start: Floats, steps: int, tolerance: float) -> tuple[float, Floats]:
         """Return the loss and rows that L-BFGS-B finds from a start."""
+        from scipy.optimize import minimize  # noqa: PLC0415 - It is slow to load.
+
         upper = np.tile(MAX_HEIGHT * self._asked, len(start))
         bounds = np.column_stack([np.zeros(start.size), upper])
         options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": tolerance}

@@ -23,7 +23,6 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 from scipy.linalg import lapack
-from scipy.optimize import minimize
 
 from sqlmadp.solve.residual import Gram, Residuals
 from sqlmadp.solve.solution import assembled
@@ -342,6 +341,8 @@ class Search:
                 value += float((push**2 - multipliers**2).sum()) / (2 * stiffness)
                 factors = factors + push / limits
             return value, self.gradient(state, factors)
+
+        from scipy.optimize import minimize  # noqa: PLC0415 - `check` does without it.
 
         weights = int(self._classes.max()) + 1
         bounds = [(-MAX_LOG_WEIGHT, MAX_LOG_WEIGHT)] * weights

@@ -36,8 +36,8 @@ from sqlmadp.strategy.layout import (
     weighed,
 )
 from sqlmadp.strategy.p_identity import gram_over_vertices, interchangeable, p_identity, total_row
-from sqlmadp.strategy.search import FEWEST_STEPS, Search, Top, UnmeasuredError
-from sqlmadp.table.joint import has_joint
+from sqlmadp.strategy.search import FEWEST_STEPS, WORK, Search, Top, UnmeasuredError
+from sqlmadp.table.joint import declared, has_joint
 from sqlmadp.table.partition import Floats, Partition
 from sqlmadp.table.rows import Rows, column_labels
 
@@ -136,6 +136,35 @@ def select(
     if best is None:
         raise NotCoveredError("no strategy answers this workload")
     return best
+
+
+def plainer(workload: Sequence[Rows]) -> tuple[str, ...]:
+    """Say which searches are left out for a workload, because it is too large for them.
+
+    That follows from sizes alone, so it is known beforehand and the same on every machine.
+    """
+    asked = as_asked(sorted(workload, key=lambda rows: (rows.scope, rows.fingerprint)))
+    whole = per_scope(asked)
+    found = []
+    if len(whole) > MANY_SCOPES:
+        found.append(
+            f"{len(whole):,} sets of columns are not merged with one another (up to "
+            f"{MANY_SCOPES:,} are)"
+        )
+    elif len(asked) > len(whole) and FEWEST_STEPS * coordinates(asked) ** 3 > WORK:
+        most = round((WORK / FEWEST_STEPS) ** (1 / 3))
+        found.append(
+            f"weights of {len(asked):,} kinds of conditions are not searched for: they depend on "
+            f"{coordinates(asked):,} numbers at once (up to {most:,} are searched)"
+        )
+    large = [rows for rows in whole if rows.size > SEARCHED_VERTICES and not rows.plain]
+    if large and as_products(asked) is None:
+        found += [
+            f"sums across the {rows.size:,} combinations of {', '.join(declared(rows.scope))} are "
+            f"not searched for (up to {SEARCHED_VERTICES:,} are)"
+            for rows in large
+        ]
+    return tuple(found)
 
 
 def _factored(asked: Asked, best: Strategy | None) -> Strategy | None:

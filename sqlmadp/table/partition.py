@@ -53,6 +53,13 @@ FEW_VALUES = (2, 8)
 of the two bounds leaves fewer vertices is taken."""
 
 
+COUNTED = 4
+"""Number labels by counting, which takes less memory than sorting, if they range over at most four
+times as many integers as there are labels."""
+
+AT_ONCE = 2**16
+"""Compare this many values with a polynomial at once: a column may have millions."""
+
 MAX_STEPS = 2**40
 """Look for at most this many whole steps along a piece."""
 
@@ -200,7 +207,7 @@ class Partition:
 
     @classmethod
     def _flat_runs(cls, starts: Integers, labels: NDArray[np.integer], count: int) -> Partition:
-        pieces = _renumbered(labels)
+        pieces = renumbered(labels)
         degrees = np.zeros(int(pieces.max(initial=-1)) + 1, np.int64)
         none = np.zeros_like(pieces)
         return cls.of_runs(Runs(starts, pieces, none, none, count), degrees)
@@ -440,7 +447,7 @@ class Partition:
         used, first = np.unique(runs.pieces, return_index=True)
         without = np.setdiff1d(np.arange(len(self.degrees)), used)
         degrees = self.degrees[np.append(used[np.argsort(first, kind="stable")], without)]
-        pieces = _renumbered(runs.pieces)
+        pieces = renumbered(runs.pieces)
         made = Runs(runs.starts, pieces, runs.steps, runs.slopes, runs.count)
         return Partition.of_runs(made, degrees, self.unit)
 
@@ -450,7 +457,7 @@ class Partition:
         outline = _outline(runs.starts, runs.count)
         pieces, steps = runs.at(outline)
         still = np.where(flattened[pieces], 0, steps)
-        number = _renumbered(labels[pieces])
+        number = renumbered(labels[pieces])
         first = np.unique(number, return_index=True)[1]
         degrees = np.where(flattened, 0, self.degrees)[pieces[first]]
         made = Runs.of(outline, number, still, runs.count)
@@ -475,7 +482,7 @@ def _common(distinct: Sequence[Partition]) -> Partition:
         known = [part.runs.at(values) for part in distinct]
         labels = known[0][0]
         for pieces, _ in known[1:]:
-            labels = _renumbered(labels * (int(pieces.max(initial=0)) + 1) + pieces)
+            labels = renumbered(labels * (int(pieces.max(initial=0)) + 1) + pieces)
         curved = [(p, steps) for p, (_, steps) in zip(distinct, known, strict=True) if p.degree]
         if not curved:
             return Partition._flat_runs(starts, labels[np.searchsorted(values, starts)], count)
@@ -541,10 +548,10 @@ def _of_functions(rows: Floats, labels: Integers) -> Partition:
         counts = np.array([_few_distinct(row, max(FEW_VALUES)) for row in some], dtype=np.int64)
         counts[moving] = max(FEW_VALUES) + 1
         found = []
-        for most in FEW_VALUES:
-            apart = distinct_columns(np.vstack([given, some[counts <= most]]), len(values))
-            found.append(_assembled(apart, some[counts > most], values, count))
-            if not (counts > most).any():
+        for few in {(counts <= most).tobytes(): counts <= most for most in FEW_VALUES}.values():
+            apart = distinct_columns(some[few], len(values), given)
+            found.append(_assembled(apart, some[~few], values, count))
+            if few.all():
                 break
         made = [part for part in found if part is not None]
         if len(made) == len(found):
@@ -560,23 +567,37 @@ def bernstein_basis(places: Floats, degree: int) -> Floats:
     return np.asarray(binomials * t**k * (1 - t) ** (degree - k))
 
 
-def distinct_columns(rows: NDArray[np.floating], columns: int) -> Integers:
-    """Return a number for every column of a matrix, equal just for equal columns."""
-    if not len(rows):
-        return np.zeros(columns, dtype=np.int64)
-    labels = np.zeros(columns, dtype=np.int64)
+def distinct_columns(
+    rows: NDArray[np.floating], columns: int, labels: Integers | None = None
+) -> Integers:
+    """Return a number for every column of a matrix, equal just for equal columns.
+
+    Columns of different ``labels``, if there are any, have different numbers.
+    """
+    numbers = np.zeros(columns, dtype=np.int64) if labels is None else renumbered(labels)
     for row in rows:  # Numbered anew after every row, so that the numbers never overflow.
-        _, values = np.unique(row, return_inverse=True)
-        labels = _renumbered(labels * (int(values.max()) + 1) + values.reshape(-1))
-    return labels
+        different = np.unique(row)
+        numbers = renumbered(numbers * len(different) + np.searchsorted(different, row))
+    return numbers
 
 
-def _renumbered(labels: NDArray[np.integer]) -> Integers:
+def renumbered(labels: NDArray[np.integer]) -> Integers:
     """Return labels numbered by their first place."""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    numbers: Integers = np.asarray(labels, dtype=np.int64)
+    if not len(numbers):
+        return numbers
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low >= COUNTED * len(numbers):
+        numbers = np.unique(numbers, return_inverse=True)[1].reshape(-1)
+        low, high = 0, int(numbers.max())
+    if low == numbers[0] == 0 and (np.diff(np.maximum.accumulate(numbers)) <= 1).all():
+        return numbers  # Every new label is the next one.
+    first = np.full(high - low + 1, len(numbers), dtype=np.int64)
+    first[numbers[::-1] - low] = np.arange(len(numbers) - 1, -1, -1)
+    present = np.flatnonzero(first < len(numbers))
     rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return np.asarray(rank[inverse.reshape(-1)], dtype=np.int64)
+    rank[present[np.argsort(first[present])]] = np.arange(len(present))
+    return np.asarray(rank[numbers - low], dtype=np.int64)
 
 
 Line = tuple[Integers, int]
@@ -595,7 +616,7 @@ def _assembled(labels: Integers, rows: Floats, values: Integers, count: int) -> 
     number_of = int(labels.max(initial=-1)) + 1
     if len(rows):
         order = np.argsort(labels, kind="stable")
-        bounds = np.searchsorted(labels[order], np.arange(number_of + 1))
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(labels))])
         widths = np.diff(values, append=count)[order]
         places = np.cumsum(widths) - widths
         for piece in range(number_of):
@@ -614,7 +635,7 @@ def _assembled(labels: Integers, rows: Floats, values: Integers, count: int) -> 
                 alike = distinct_columns(rows[:, members], len(members))
                 pieces[members] = np.where(alike == 0, piece, number_of + alike - 1)
                 number_of += int(alike.max())
-    number = _renumbered(pieces)
+    number = renumbered(pieces)
     unit, found_degrees = 1, np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
     if lengths:
         unit = _common_unit([length for _, length, _ in lengths])
@@ -694,12 +715,12 @@ def _oriented(rise: Integers) -> Integers:
 def _line(rows: Floats, places: Integers) -> Line | None:
     """Return whole steps of which all rows are polynomials of degree 1 or 2; None without them."""
     spread = np.ptp(rows, axis=1)
-    rows = rows[spread > 0]
+    rows = rows if spread.all() else rows[spread > 0]
     if not len(rows):
         return None
     widest = rows[np.argmax(np.ptp(rows, axis=1))]
     for degree in (1, 2):
-        for lead in [widest] if degree == 1 else [places * 1.0, *rows, *_roots(rows)]:
+        for lead in [widest] if degree == 1 else [places, *rows, *_roots(rows)]:
             rise = _whole_steps(lead)
             if rise is None or _few_distinct(rise, degree + 1) <= degree + 1:
                 continue
@@ -709,14 +730,29 @@ def _line(rows: Floats, places: Integers) -> Line | None:
                     continue
             # The polynomial through as few values as determine it must go through all of them.
             t = rise / rise.max()
-            nodes = [int(np.abs(t - at).argmin()) for at in np.linspace(0, 1, degree + 1)]
+            nodes = [_nearest(t, at) for at in np.linspace(0, 1, degree + 1)]
             powers = np.vander(t[nodes], degree + 1)
             if abs(np.linalg.det(powers)) < 1e-9:
                 continue
-            left = rows - np.linalg.solve(powers, rows[:, nodes].T).T @ np.vander(t, degree + 1).T
-            if np.abs(left).max() <= 1e-10 * np.abs(rows).max():
+            coefficients = np.linalg.solve(powers, rows[:, nodes].T).T
+            if _distance(rows, coefficients, t) <= 1e-10 * np.abs(rows).max():
                 return _oriented(rise), degree
     return None
+
+
+def _distance(rows: Floats, coefficients: Floats, t: Floats) -> float:
+    """Return how far rows are from polynomials of ``t`` at most; few values at once, for memory."""
+    return max(
+        float(np.abs(rows[:, at : at + AT_ONCE] - coefficients @ powers.T).max())
+        for at in range(0, len(t), AT_ONCE)
+        for powers in [np.vander(t[at : at + AT_ONCE], coefficients.shape[1])]
+    )
+
+
+def _nearest(t: NDArray[np.number], at: float) -> int:
+    """Return which number is nearest to another one."""
+    away = t - at
+    return int(np.abs(away, out=away).argmin())
 
 
 def _few_distinct(row: NDArray[Any], most: int) -> int:
@@ -730,15 +766,21 @@ def _roots(rows: Floats) -> Floats:
     return np.asarray(np.sqrt(rows - rows.min(axis=1, keepdims=True)))
 
 
+def _smallest_gap(numbers: Floats) -> float:
+    gaps = np.diff(np.sort(numbers))
+    return float(gaps[gaps > 1e-12 * numbers.max()].min())
+
+
 def _whole_steps(lead: Floats) -> Integers | None:
     """Return numbers as whole steps from the smallest, if all of them are that; None otherwise."""
-    away = lead - lead.min()
-    gaps = np.diff(np.sort(away))
-    gaps = gaps[gaps > 1e-12 * away.max()]
-    if not len(gaps):
+    away = np.asarray(lead - lead.min(), dtype=np.float64)
+    if away.max() == 0:
         return None
-    for unit in (*DECIMALS, float(gaps.min())):
-        whole = np.rint(away / unit)
-        if whole.max() <= MAX_STEPS and np.abs(away / unit - whole).max() <= 1e-6:
+    for decimal in (*DECIMALS, None):
+        rest = away / (decimal or _smallest_gap(away))
+        whole = np.rint(rest)
+        rest -= whole
+        if whole.max() <= MAX_STEPS and np.abs(rest, out=rest).max() <= 1e-6:
+            del away, rest  # Each may be of millions of values.
             return np.asarray(whole.astype(np.int64))
     return None

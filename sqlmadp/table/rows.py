@@ -212,19 +212,18 @@ class Rows:
         part, matrix = self.parts[axis], sparse.csr_array(self.matrix)
         labels = column_labels(unfolded(matrix, self.shape, axis))
         firsts = part.first_vertices
-        ends = firsts + part.degrees
-        changes = np.array(
-            [len(set(labels[a : b + 1].tolist())) > 1 for a, b in zip(firsts, ends, strict=True)]
-        )
+        changes = np.zeros(len(firsts), dtype=bool)
+        for piece in np.flatnonzero(part.degrees):
+            own = labels[firsts[piece] : firsts[piece] + part.degrees[piece] + 1]
+            changes[piece] = bool((own != own[0]).any())
         count = int(labels.max(initial=0)) + 1
         merged = np.where(changes, count + np.arange(len(firsts)), labels[firsts])
         new = part.merged(merged, ~changes)
         if np.array_equal(new.degrees, part.degrees) and part.size > 1:
             return self
         old = part.runs.at(new.first_values)[0]
-        kept = np.concatenate(
-            [firsts[o] + np.arange(d + 1) for o, d in zip(old, new.degrees, strict=True)]
-        )
+        within = np.arange(new.size) - np.repeat(new.first_vertices, new.degrees + 1)
+        kept = np.repeat(firsts[old], new.degrees + 1) + within
         stride = math.prod(self.shape[axis + 1 :])
         before = np.arange(math.prod(self.shape[:axis])) * stride * part.size
         columns = before[:, None, None] + (kept * stride)[None, :, None] + np.arange(stride)

@@ -87,9 +87,24 @@ def test_what_is_known_already_is_said_before_it_is_paid_for_again(plans):
     said = []
     with pytest.raises(StopError):
         Plan.open(plans.path).release(notice=said.append, confirm=refuse)
-    (known,) = [line for line in said if "is answered" in line]
-    assert f"alice.total is answered, with ± {error:.3g}, by the release of" in known
+    (known,) = [note for note in said if "already answer" in note]
+    assert f"    alice.total  ± {error:.3g}  release of" in known
+    assert "days" not in known
     assert "charges epsilon 1" in said[-1]
+    assert f"sqlmadp query {plans.path} 'SELECT ...'" in known
+    answered = run("query", plans.path, "SELECT COUNT(*) AS n FROM visits")
+    assert answered.exit_code == 0
+    assert "answered from the release of" in answered.stderr
+    assert f"{first.query('SELECT COUNT(*) AS n FROM visits').rows[0][0]}" in answered.stdout
+    uncovered = run("query", plans.path, "SELECT day, COUNT(*) FROM visits GROUP BY day")
+    assert "is pending" in uncovered.stderr
+
+
+def test_nothing_is_called_measuring_before_it_was_agreed_to(plans):
+    stages = []
+    with pytest.raises(StopError):
+        Plan.open(plans.write({"alice": TOTAL})).release(progress=stages.append, confirm=refuse)
+    assert "measuring" not in stages
 
 
 @pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])

@@ -11,14 +11,17 @@ import subprocess
 import sys
 import time
 
+import IPython
 import pytest
 from click.testing import CliRunner
 from interrupts import started
 from rich.console import Console
 from terminals import on_a_terminal
 
+import sqlmadp
 from sqlmadp.cli import main
 from sqlmadp.files.plan import Plan
+from sqlmadp.release.release import STAGES
 from sqlmadp.show.text import Grid, Header
 
 TOTAL = "-- name: all\nSELECT COUNT(*) AS n FROM visits"
@@ -180,7 +183,59 @@ def test_a_mistyped_command_is_answered_with_the_right_one():
     assert "release" in result.stderr
 
 
+def test_stages_say_how_much_of_them_is_left(plans):
+    path = plans.write({"alice": f"{TOTAL};\n-- name: ages\n{GROUPS}", "bob": GROUPS})
+    told = []
+    Plan.open(path).preview(progress=told.append)
+    assert "mechanism waterfilling: 1 of 4 steps" in told
+    connection = sqlmadp.connect(path, analyst="alice", progress=told.append)
+    assert connection.certificate.analysts["alice"].alone > 0
+    assert "selecting a strategy: 1 of 2 analysts" in told
+    told.clear()
+    release = Plan.open(path).release(progress=told.append)
+    assert "selecting a strategy: 1 of 2 analysts" in told
+    assert "trying the answers: 8 of 9" in told
+    names = list(dict.fromkeys(stage.partition(":")[0] for stage in told))
+    assert len(names) == STAGES - 1  # The command line certifies once more.
+    release.results(lambda done, total: told.append((done, total)))
+    assert told[-1] == (2, 3)
+
+
+def test_notebooks_show_a_bar(plans, monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, bundle, raw):
+            assert raw
+            shown.append(bundle)
+
+    class Kernel:
+        kernel = None
+
+    monkeypatch.setattr(IPython, "get_ipython", Kernel)
+    monkeypatch.setattr("IPython.display.display", lambda *_, **__: Handle())
+    Plan.open(plans.write({"alice": TOTAL})).preview(progress=True)
+    assert shown[0]["text/plain"] == "binding statements"
+    assert shown[-1] == {
+        "text/html": '<progress value="2.00" max="2"></progress> done',
+        "text/plain": "done",
+    }
+
+
 class TestInterrupts:
+    def test_one_ends_a_command_at_once_and_says_only_that(self, plans):
+        process = started(
+            [sys.executable, "-m", "sqlmadp", "plan", "--compare", plans.write({"alice": GROUPS})],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert said.strip() in {"interrupted", ""}  # Nothing while it is being loaded.
+
     def test_one_that_was_swallowed_keeps_a_release_from_spending(self, plans, unfair, monkeypatch):
         opened = Plan.open
 

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sqlmadp.table import partition
-from sqlmadp.table.partition import Partition, Runs, common
+from sqlmadp.table.partition import Partition, Runs, common, renumbered
 
 
 def function(random, count):
@@ -82,3 +84,10 @@ def test_a_sum_over_ten_million_values_is_kept_as_one_run():
     assert both.size == 4
     assert both.refines(ramp)
     assert both.refines(dear)
+
+
+@given(st.lists(st.integers(-3, 8)) | st.lists(st.integers(-(2**60), 2**60)))
+def test_labels_are_numbered_by_their_first_place(labels):
+    first = list(dict.fromkeys(labels))
+    expected = [first.index(label) for label in labels]
+    np.testing.assert_array_equal(renumbered(np.array(labels, dtype=np.int64)), expected)

@@ -44,6 +44,8 @@ def check_catalogue(engine: Engine, domain: Domain) -> None:
 def catalogue_problems(engine: Engine, domain: Domain) -> tuple[Problem, ...]:
     """Return one problem for every column that the source does not hold as it should."""
     catalogue = engine.catalogue()
+    if len(catalogue) == 1 < len(domain.columns) and catalogue[0].kind == "untyped text":
+        return (_single(engine.location, len(domain.columns)),)
     found = [
         _problem(
             engine.location,
@@ -71,6 +73,16 @@ def catalogue_problems(engine: Engine, domain: Domain) -> tuple[Problem, ...]:
             ]
         ]
     return tuple(problem for problem in found if problem is not None)
+
+
+def _single(location: str, columns: int) -> Problem:
+    return Problem(
+        file=location,
+        code="one-column",
+        message=f"the file has a single column, but the schema declares {columns}",
+        hint='Name the character that separates its fields: separator = ";" under [csv] in the '
+        "plan, or --separator for 'sqlmadp schema'.",
+    )
 
 
 def source_columns(engine: Engine, domain: Domain) -> dict[str, SourceColumn]:
@@ -129,6 +141,5 @@ def _declared(column: Column) -> str:
 def _others(catalogue: Sequence[SourceColumn]) -> str:
     # The first line of a CSV file without a header is a record: never quote it.
     if any(column.kind == "untyped text" for column in catalogue):
-        single = " Or does another character separate its fields?" if len(catalogue) == 1 else ""
-        return f" Is the first line of the file a header?{single}"
+        return " Is the first line of the file a header?"
     return f" The table has: {', '.join(repr(column.name) for column in catalogue)}."

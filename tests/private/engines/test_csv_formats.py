@@ -72,7 +72,35 @@ def test_a_file_of_one_column_is_questioned(write, tmp_path):
         main, ["schema", "draft", str(tmp_path / "loans.csv"), "loans", "--separator", ";"]
     )
     assert '[columns."Größe"]' in again.output
+    form = ["--separator", ";", "--date-format", "%d.%m.%Y", "--decimal", ",", "--trusted-values"]
+    (tmp_path / "loans.csv").write_text("day;fine\n28.03.2025;1,5\n;2,25\n", encoding="utf-8")
+    typed = CliRunner().invoke(
+        main, ["schema", "draft", str(tmp_path / "loans.csv"), "loans", *form]
+    )
+    assert "min = 2025-03-28" in typed.output
+    assert "min = 1.5" in typed.output
     assert "single column" not in again.output
+
+
+def test_a_wrong_separator_is_one_problem_and_not_one_per_column(write):
+    checked = CliRunner().invoke(main, ["check", str(write())])
+    assert checked.exit_code == 1
+    assert checked.output.count("loans.csv") == 1 + checked.output.count("note: ")
+    assert "the file has a single column, but the schema declares 3" in checked.output
+    assert 'separator = ";" under [csv]' in checked.output
+
+
+def test_dates_whose_format_nobody_has_named_are_noted(write, tmp_path):
+    checked = CliRunner().invoke(main, ["check", str(write(separator=";"))])
+    assert checked.exit_code == 0
+    assert "dates in 'day' are read as 2025-03-28" in checked.output
+    assert 'date_format = "%d.%m.%Y" under [csv]' in checked.output
+    named = CliRunner().invoke(main, ["check", str(write(separator=";", date_format="%d.%m.%Y"))])
+    assert "are read as" not in named.output
+    schema = ["schema", "check", str(tmp_path / "loans.toml"), "--separator", ";"]
+    beside = CliRunner().invoke(main, [*schema, "--source", str(tmp_path / "loans.csv")])
+    assert beside.exit_code == 0
+    assert "dates in 'day' are read as 2025-03-28" in beside.output
 
 
 @pytest.mark.parametrize(
