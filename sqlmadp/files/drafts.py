@@ -57,7 +57,7 @@ def draft(source: Source, table: str, *, trusted_values: bool = False) -> str:
     """Return the text of a first schema file; reads no value unless the curator trusts all."""
     engine = open_engine(source, table=table)
     try:
-        columns = engine.catalogue()
+        columns = engine.columns
         if not trusted_values:
             parts = [_section(column, None) for column in columns]
         else:
@@ -206,7 +206,7 @@ def allowed_values(column: SourceColumn) -> Allowed:
 
 def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Problem, ...]:
     """Return what is accepted and may not be meant: a format, a type, or an incomplete column."""
-    stored = {column.name.casefold(): column for column in engine.catalogue()}
+    stored = {column.name.casefold(): column for column in engine.columns}
     found = _date_note(engine, domain, csv)
     single = len(stored) == 1 == len(domain.columns)
     if single and next(iter(stored.values())).kind == "untyped text":
@@ -255,7 +255,7 @@ def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Pro
 
 def _date_note(engine: Engine, domain: Domain, csv: CsvFormat) -> list[Problem]:
     """Return a note on the dates of a CSV file, unless the plan says how they are written."""
-    untyped = {c.name.casefold() for c in engine.catalogue() if c.kind == "untyped text"}
+    untyped = {c.name.casefold() for c in engine.columns if c.kind == "untyped text"}
     dates = [c.name for c in domain.columns if c.type == "date" and c.name.casefold() in untyped]
     if not dates or csv.date_format is not None:
         return []

@@ -72,6 +72,8 @@ LARGEST_COLUMN = 2**24
 """The most values that a column of integers, or of numbers with declared decimals, may have."""
 
 MOST_DECIMALS = 9
+LARGEST_STEP = 2**50
+"""The most steps of the last decimal from 0: beyond, floating-point numbers round to others."""
 
 _TYPES: tuple[ColumnType, ...] = ("category", "boolean", "integer", "date", "real")
 _KEYS = ("type", "nullable", "complete", "outside")
@@ -167,7 +169,9 @@ def _decimals(table: Table, low: float | None, high: float | None) -> int:
         table.refuse("decimals", f"an integer from 0 to {MOST_DECIMALS}")
         return 0
     for key, end in (("min", low), ("max", high)):
-        if end is not None and abs(end) < 2**53 / 10**given and end != round(end, given):
+        if end is not None and abs(end) >= LARGEST_STEP / 10**given:
+            table.refuse(key, f"a number that is exact to {given} decimals, nearer to 0")
+        elif end is not None and end != round(end, given):
             table.refuse(key, f"a number of at most {given} decimals, as the column declares")
     if low is not None and high is not None and (high - low) * 10**given >= LARGEST_COLUMN:
         table.report(

@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 
 from sqlmadp.sql.groups import Factor, Integers, TooManyCellsError
 from sqlmadp.sql.limits import DEFAULT, Limits
-from sqlmadp.sql.locked import quote
 from sqlmadp.sql.products import Terms, terms_of
-from sqlmadp.sql.sandbox import Sandbox, explain
-from sqlmadp.sql.stopwatch import TooSlowError
+from sqlmadp.sql.sandbox import Sandbox, TooSlowError, explain, quote
 from sqlmadp.sql.tree import Node, column_names, text
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition

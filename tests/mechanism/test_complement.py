@@ -18,7 +18,7 @@ from sqlmadp.table.rows import Rows
 
 
 def measured(collective: Collective, epsilon: Fraction) -> list[Rows]:
-    """Return what a first release measures, its noise scaled to variance 1."""
+    """Return the rows of a first release, its noise scaled to variance 1."""
     joint = mechanism("waterfilling").select(collective)
     scale = float(epsilon / joint.total) / np.sqrt(2)
     return [block.times(scale) for block in joint.blocks]

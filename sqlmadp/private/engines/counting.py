@@ -48,6 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from sqlmadp.errors import SourceError
 from sqlmadp.private.engines import PLAIN, Engine
 from sqlmadp.private.engines.catalogue import source_column, source_columns
 from sqlmadp.private.engines.scope_batches import Key, Keys, Moment, used_keys
@@ -111,7 +112,7 @@ def counting_select(
         factors = [exp.column(f"s{used.index(key)}") for key, power in moment for _ in range(power)]
         # Wide before it is multiplied: an overflow would depend on a record.
         product = reduce(operator.mul, factors[1:], engine.wide(factors[0]))
-        text = exp.cast(engine.summed(product), "VARCHAR")
+        text = exp.cast(exp.Sum(this=product), "VARCHAR")
         select.select(text.as_(f"m{number}"), copy=False)
     names = [exp.column(f"k{number}") for number in range(len(used))]
     # Nothing is copied: a wide column's pieces are numbered by expressions of thousands of nodes.
@@ -275,7 +276,7 @@ def _kept(
         kept.append(_place(len(domain.columns)).as_("place"))
         if domain.unit.nulls == "drop":
             inside.append(exp.column("unit").is_(exp.null()).not_())
-    records = exp.select(*typed).from_(engine.relation()).subquery("typed")
+    records = exp.select(*typed).from_(engine.relation.copy()).subquery("typed")
     select = exp.select(*(kept or [exp.Literal.number(1).as_("one")])).from_(records)
     for values, equal in numbered:
         select = select.join(values, on=equal, join_type="left")
@@ -308,7 +309,7 @@ def _hash(engine: Engine, domain: Domain, unit: Unit) -> exp.Expression:
     does not depend on the values counted; a table that has nothing else leaves only those.
     """
     declared = {column.name.casefold() for column in domain.columns}
-    plain = [column.name for column in engine.catalogue() if column.kind in PLAIN]
+    plain = [column.name for column in engine.columns if column.kind in PLAIN]
     others = [name for name in plain if name.casefold() not in declared]
     own = [name for name in others if name.casefold() != unit.column.casefold()]
     text: exp.Expression = exp.Literal.string("")
@@ -375,11 +376,19 @@ def _cleaned(value: exp.Expression, column: Column) -> exp.Expression:
 
 
 def _decimal_cell(value: exp.Expression, column: Column) -> exp.Expression:
-    """Return the cell of the nearest number of the declared decimals, halves upwards."""
+    """Return the cell of the nearest number of the declared decimals, halves upwards.
+
+    Floating-point numbers may round beyond an end, where a ramp would go on: the cell is held.
+    """
+    lowest, highest = column.ordinal_bounds
+    if max(-lowest, highest) >= 2**62:  # Else the cast would fail on a record.
+        raise SourceError(f"column {column.name!r} has ends beyond 64-bit integers")
     steps = exp.Mul(this=exp.paren(value), expression=_literal(float(10**column.decimals)))
     nearest = exp.Floor(this=exp.Add(this=steps, expression=_literal(0.5)))
-    lowest = exp.paren(exp.Literal.number(column.ordinal_bounds[0]))
-    return exp.Sub(this=exp.cast(nearest, "BIGINT"), expression=lowest)
+    low = exp.paren(exp.Literal.number(lowest))
+    cell = exp.Sub(this=exp.cast(nearest, "BIGINT"), expression=low)
+    held = exp.Least(this=cell, expressions=[exp.Literal.number(highest - lowest)])
+    return exp.Greatest(this=held, expressions=[exp.Literal.number(0)])
 
 
 def _real_cell(value: exp.Expression, column: Column, first: int, last: int) -> exp.Expression:
