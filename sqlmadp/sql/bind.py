@@ -26,6 +26,7 @@ from sqlmadp.sql.factor import TooManyCellsError
 from sqlmadp.sql.groups import TooManyGroupsError
 from sqlmadp.sql.growth import LONGEST, overgrown
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
+from sqlmadp.sql.locked import quote
 from sqlmadp.sql.outer import bound_query
 from sqlmadp.sql.predicate import conjuncts, pieces
 from sqlmadp.sql.read import Reading, deep_recursion
@@ -110,7 +111,9 @@ def _bind_each(
                 _require_cuts(resolved, statement, evaluator)
             parts[place] = divided, columns
         except SqlError as error:
-            problems[place] = error.problems
+            problems[place] = tuple(
+                _with_quotes(problem, statement, evaluator.domain) for problem in error.problems
+            )
     _prepare([divided for divided, _ in parts.values()], evaluator)
     for place, (divided, columns) in parts.items():
         try:
@@ -312,6 +315,21 @@ def _evaluate(
 
 MOST_STATEMENTS = 1000
 """Statements bound in one sandbox, which remembers a little of each."""
+
+
+def _with_quotes(problem: Problem, statement: Statement, domain: Domain) -> Problem:
+    """Return a mistake in the syntax with the names that lack double quotes, if any do."""
+    if problem.code != "syntax" or problem.hint:
+        return problem
+    declared = [domain.table, *(column.name for column in domain.columns)]
+    text = statement.text.casefold()
+    missing = [
+        quote(name)
+        for name in (*declared, *(table.name for table in domain.public))
+        if not name.isidentifier() and name.casefold() in text.replace(quote(name).casefold(), "")
+    ]
+    hint = f"Such names are written in double quotes: {', '.join(missing)}." if missing else ""
+    return replace(problem, hint=hint)
 
 
 class Binder:
