@@ -117,7 +117,7 @@ def _parameters(analyst: Table) -> Mapping[str, object]:
 
 
 def _check_names(declared: Table) -> None:
-    """Note names that cannot be folders, which hold an analyst's answers, and names twice."""
+    """Note names that cannot name the folder of an analyst's answers, and names given twice."""
     names: dict[str, str] = {}
     for name in declared.values:
         unusable = not is_name(name) or name != name.strip() or len(name.encode()) > 200
@@ -210,7 +210,7 @@ def files_at_queries(table: Table, folder: Path) -> tuple[Path, ...]:
 
 
 def _named(table: Table, name: str, folder: Path) -> list[Path]:
-    """Return the files that a name or glob stands for; note it if there are none, or elsewhere."""
+    """Return the files of a name or glob; note it if there are none, or if they are elsewhere."""
     absolute = os.path.isabs(name)
     base = _plain(Path(name)) if absolute else folder
     pattern = os.path.relpath(name, base) if absolute else name
@@ -239,7 +239,7 @@ def _named(table: Table, name: str, folder: Path) -> list[Path]:
 
 
 def _matches(folder: Path, pattern: str) -> list[Path]:
-    """Return the files that a glob stands for, in alphabetical order; hidden ones are not meant.
+    """Return the files that match a glob, in alphabetical order, without hidden ones.
 
     Unlike `glob.glob`, which would follow links to folders wherever they lead.
     """
@@ -269,7 +269,7 @@ def _report_outside(table: Table, name: str, why: str) -> None:
 
 
 def report_missing(table: Table, key: str, name: str) -> None:
-    """Note that a name, or a glob, stands for no file."""
+    """Note that a name or a glob matches no file."""
     what = "matches no file" if glob.has_magic(name) else "is no file"
     message = f"names {show(name)}, which {what}; write a file's path from the plan's folder"
     table.report(key, message, code="missing-file")

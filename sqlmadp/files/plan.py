@@ -89,7 +89,7 @@ class Plan:
     path: Path
     schema_path: Path
     source: str = field(repr=False)
-    """The private table, as the plan names it; a URL may hold a password."""
+    """The private table, as the plan names it; a URL may have a password in it."""
     epsilon: Fraction
     mechanism: str
     ledger_path: Path
@@ -285,7 +285,7 @@ def _limits(root: Table) -> Limits:
 
 
 def _csv_format(root: Table) -> CsvFormat:
-    """Return what the table [csv] says; what is wrong is reported."""
+    """Return the format that the table [csv] names; what is wrong is reported."""
     if "csv" not in root.values:
         return CsvFormat()
     table = root.table("csv", "a table with separator, date_format or decimal, [csv]")

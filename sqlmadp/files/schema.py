@@ -265,7 +265,7 @@ def _integer_bounds(table: Table) -> tuple[int | None, int | None]:
 
 
 def _integer(value: object) -> int | None:
-    """Return ``value`` if it is an integer that DuckDB's BIGINT holds."""
+    """Return ``value`` if it is an integer that fits DuckDB's BIGINT."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if -(2**63) <= value < 2**63 else None
@@ -282,7 +282,7 @@ def _date(value: object) -> date | None:
 
 
 def _real(value: object) -> float | None:
-    """Return ``value`` as a finite number that DuckDB's DOUBLE holds."""
+    """Return ``value`` as a finite number that fits DuckDB's DOUBLE."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -1,6 +1,6 @@
 """A TOML file that a person wrote: its tables, the line of every key, and its mistakes.
 
-A mistake does not stop the reading.  Whoever reads the file reports what is wrong, key by
+A mistake does not stop the reading.  The reader of the file reports what is wrong, key by
 key, and `finish` raises everything that was reported as one error.
 
 The parser gives no positions, and a second grammar of TOML here could disagree with it.
