@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = [ROOT / "examples" / name / "plan.toml" for name in ("hospital", "web", "covid")]
-WITHOUT = "from sqlmadp import trial; trial.try_out = lambda _: []; "
+WITHOUT = "from sqlmadp.release import trial; trial.try_out = lambda _: []; "
 RUN = "import sys; from sqlmadp.__main__ import main; main()"
 
 

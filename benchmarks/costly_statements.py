@@ -36,7 +36,7 @@ DOMAIN = Domain(
         Column(name="born", type="date", minimum=date(1900, 1, 1), maximum=date(2024, 12, 31)),
         Column(name="income", type="real", minimum=0.0, maximum=1e9),
         Column(name="points", type="integer", minimum=0, maximum=10**6),
-        Column(name="hours", type="integer", minimum=0, maximum=2**22 - 2),
+        Column(name="hours", type="integer", minimum=0, maximum=2**21 - 2),
     ),
     public=(
         PublicTable(
@@ -164,10 +164,10 @@ STATEMENTS = {
     + " FROM people",
     "sum of 90": COUNT + listed(90, "age", " + ") + " > 5",
     "|| of 90": COUNT + listed(90, "sex", " || ") + " = 'm'",
-    "|| of 90 over 4 million cells": COUNT + listed(90, "hours", " || ") + " = 'm'",
+    "|| of 90 over 2 million cells": COUNT + listed(90, "hours", " || ") + " = 'm'",
     "concat of 9,000": COUNT + f"concat({listed(9_000, 'sex')}) = 'm'",
-    "concat over 4 million cells": COUNT + f"concat({listed(500, 'hours')}) = 'm'",
-    "concat of long text, 4 million": COUNT + f"concat('{'x' * 19_000}', hours) = 'm'",
+    "concat over 2 million cells": COUNT + f"concat({listed(500, 'hours')}) = 'm'",
+    "concat of long text, 2 million": COUNT + f"concat('{'x' * 19_000}', hours) = 'm'",
     "concat as a key": f"SELECT concat('{'x' * 19_000}', points) AS k, COUNT(*) FROM people "
     "GROUP BY k",
     "lpad as a key": "SELECT lpad(points::VARCHAR, 19000, 'x'), COUNT(*) FROM people GROUP BY 1",
@@ -188,13 +188,13 @@ STATEMENTS = {
     + ", ".join(["list_value(1, 2, 3)"] * 3_000)
     + "] AS k, COUNT(*) FROM people GROUP BY k",
     "a large key": "SELECT hours, COUNT(*) FROM people GROUP BY hours",
-    "an average of 4 million": "SELECT AVG(hours * 2) FROM people",
-    "a median of 4 million": "SELECT MEDIAN(hours * 2) FROM people",
-    "md5 of 4 million": COUNT + "md5(hours::VARCHAR) LIKE 'a%'",
-    "a key of 4 million": "SELECT md5(hours::VARCHAR)[1] AS k, COUNT(*) FROM people GROUP BY k",
-    "a pair of 4 million": COUNT + "age + year(born) = 3",
+    "an average of 2 million": "SELECT AVG(hours * 2) FROM people",
+    "a median of 2 million": "SELECT MEDIAN(hours * 2) FROM people",
+    "md5 of 2 million": COUNT + "md5(hours::VARCHAR) LIKE 'a%'",
+    "a key of 2 million": "SELECT md5(hours::VARCHAR)[1] AS k, COUNT(*) FROM people GROUP BY k",
+    "a pair of 2 million": COUNT + "age + year(born) = 3",
     "a million groups": "SELECT points, COUNT(*) FROM people GROUP BY points",
-    "999,999 groups twice": "SELECT points, SUM(age), AVG(age) FROM people WHERE points < 999999 "
+    "100,000 groups": "SELECT points, SUM(age), AVG(age) FROM people WHERE points < 100000 "
     "GROUP BY points",
     "a long name": 'SELECT COUNT(*) AS "' + "n" * 90_000 + '" FROM people',
     "a long unknown column": COUNT + '"' + "n" * 90_000 + '" = 1',

@@ -23,9 +23,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.answer.draws import simulated
 from sqlmadp.answer.processing import Processed, Processing
-from sqlmadp.answer.reconstruct import Estimate
+from sqlmadp.answer.reconstruct import Estimate, simulated
 from sqlmadp.answer.result import WITHIN
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Collective

@@ -22,10 +22,9 @@ from people_table import same_rows
 from plan_generator import MECHANISMS, Statement, World, toml
 
 import sqlmadp
-from sqlmadp.answer.draws import laplace
 from sqlmadp.answer.errors import result_of
 from sqlmadp.answer.processing import Processing
-from sqlmadp.answer.reconstruct import Sums
+from sqlmadp.answer.reconstruct import Sums, laplace
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
 from sqlmadp.cli import main

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from sqlmadp.answer.errors import by_name
-from sqlmadp.answer.exact import exact_errors
+from sqlmadp.answer.errors import by_name, exact_errors
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result, is_number
 from sqlmadp.answer.rows import Desk
 from sqlmadp.errors import Error, NotCoveredError, ProgrammingError
 from sqlmadp.sql.bound import BoundQuery
-from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.linear import Kind
 from sqlmadp.table.joint import declared
 from sqlmadp.table.rows import Rows
 

@@ -11,11 +11,9 @@ from copy import copy
 
 import duckdb
 
-from sqlmadp.answer.draws import COUNT
-from sqlmadp.answer.errors import result_of
-from sqlmadp.answer.exact import Exact
+from sqlmadp.answer.errors import Exact, result_of
 from sqlmadp.answer.processing import Processing
-from sqlmadp.answer.reconstruct import Estimate
+from sqlmadp.answer.reconstruct import DRAWS, Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
 from sqlmadp.errors import NotCoveredError
@@ -39,7 +37,7 @@ class Reader:
         domain: Domain,
         limits: Limits = DEFAULT,
         processing: Processing = Processing(),  # noqa: B008 - It never changes.
-        draws: int = COUNT,
+        draws: int = DRAWS,
     ) -> None:
         """Read ``measurements`` over ``domain``, which has the cuts of what was asked."""
         self._measurements = measurements
@@ -51,7 +49,7 @@ class Reader:
         """The first estimate from each selection of blocks, of this reader and all over others."""
         self._exact: dict[Reads, dict[str, Exact]] = {}
 
-    def over(self, measurements: Sequence[Measurement], draws: int = COUNT) -> Reader:
+    def over(self, measurements: Sequence[Measurement], draws: int = DRAWS) -> Reader:
         """Return a reader of other measurements of the same strategy, with the same noise.
 
         What does not depend on measured values is not worked out again: solvers, and errors

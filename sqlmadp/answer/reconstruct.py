@@ -6,19 +6,25 @@ them for the curator.  Several measurements, and several blocks of one, are weig
 rows and values of each are scaled until all have the noise of the first, which makes least squares
 over all of them the best unbiased estimate.  A query outside their span is refused by name: which
 columns or values the release does not tell apart.
+
+The noise of a measurement is known but for its values: independent Laplace of known scale.  A
+*simulated release* adds such noise once more to the stored values, to see how answers spread.  The
+pseudo-random numbers are a fixed sequence (SplitMix64, by counter): the same release always states
+the same errors, and no noise of a release comes from here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.answer.draws import COUNT, simulated
 from sqlmadp.answer.processing import Fitted, Processed, Processing
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
@@ -31,6 +37,9 @@ from sqlmadp.table.rows import Rows
 Sums = Sequence[tuple[Rows, sparse.csr_array]]
 """Sums of answers, one per row of every matrix: rows, and what each answer to them is multiplied
 by."""
+
+DRAWS = 60
+"""Simulated releases, for errors that are not known exactly."""
 
 SHOWN = 5
 """Values of a column that a message lists at most."""
@@ -47,7 +56,7 @@ class Estimate:
     noise_variance: float
     """Of every value."""
     processing: Processing = Processing()  # noqa: RUF009 - It never changes.
-    draws: int = COUNT
+    draws: int = DRAWS
     """Simulated releases, for errors that are not known exactly."""
 
     @classmethod
@@ -57,7 +66,7 @@ class Estimate:
         domain: Domain,
         reads: Sequence[int] | None = None,
         processing: Processing = Processing(),  # noqa: B008 - It never changes.
-        draws: int = COUNT,
+        draws: int = DRAWS,
     ) -> Estimate:
         """Return the estimate from the blocks numbered ``reads``, or from all of them.
 
@@ -229,3 +238,35 @@ def _told_together(asked: Partition, known: Partition, column: Column) -> list[s
     if known.degrees[piece]:
         return [f"the release measures sums over the values {shown} of {column.name!r}, not each"]
     return [f"the release does not tell the values {shown} of {column.name!r} apart"]
+
+
+# Simulated releases.
+
+
+def simulated(values: Sequence[Floats], noise_variance: float, count: int) -> tuple[Floats, ...]:
+    """Return ``values`` with noise added once more, one column per simulated release."""
+    scale = math.sqrt(noise_variance / 2)
+    start, columns = 0, []
+    for value in values:
+        noise = [laplace(draw, start, len(value)) for draw in range(count)]
+        columns.append(value[:, None] + scale * np.column_stack(noise))
+        start += len(value)
+    return tuple(columns)
+
+
+def laplace(draw: int, start: int, count: int) -> Floats:
+    """Return ``count`` numbers of the Laplace distribution of scale 1, always the same ones."""
+    uniform = _uniform(np.arange(start, start + count, dtype=np.uint64), draw)
+    centred = uniform - 0.5
+    return np.asarray(-np.sign(centred) * np.log1p(-2 * np.abs(centred)))
+
+
+def _uniform(counter: NDArray[np.uint64], stream: int) -> Floats:
+    """Return numbers strictly between 0 and 1 by SplitMix64 of a counter."""
+    step, first, second = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+    offset = np.uint64((stream + 1) * 0xD1342543DE82EF95 % 2**64)
+    z = counter * np.uint64(step) + offset
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(first)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(second)
+    z = z ^ (z >> np.uint64(31))
+    return ((z >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53

@@ -1,5 +1,10 @@
 """A result: the rows of one query, their expected errors, and the forms they are handed out in.
 
+For people that is a small table: plain text everywhere, HTML in notebooks, long ones with their
+first and last rows.  Cells are text: HTML is escaped, and control characters, which could redraw a
+terminal, are shown as their codes.  Files are CSV and Parquet, which hold exactly the columns of
+the statement with DuckDB's types, and JSON, which holds the expected errors too.
+
 The rows are plain tuples.  DuckDB, which is always there, makes the other forms of them;
 pyarrow, pandas and polars are imported when they are asked for and not before.  A result is
 an Arrow stream too (``__arrow_c_stream__``), so libraries that know Arrow read it as it is.
@@ -11,14 +16,19 @@ with probability 0.944, and a sum of many, which is nearly normal, with 0.959.
 
 from __future__ import annotations
 
+import html
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import msgspec
 
-from sqlmadp.answer.table import SHOWN_ROWS, TextTable
+from sqlmadp.errors import OperationalError
 from sqlmadp.sql.locked import quote
 
 if TYPE_CHECKING:
@@ -28,6 +38,80 @@ if TYPE_CHECKING:
 
 WITHIN = 2.04
 """Standard errors on either side of an answer that a 95% interval takes in."""
+
+SHOWN_ROWS = 20
+"""Rows of a long table that are shown."""
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Headers and rows as text; ``hidden`` rows are left out after the first ``before`` ones."""
+
+    headers: tuple[tuple[str, bool], ...]
+    """Title of every column, and whether it is aligned to the right."""
+    rows: tuple[tuple[str, ...], ...]
+    before: int
+    hidden: int
+
+    @classmethod
+    def of(
+        cls,
+        headers: Sequence[tuple[str, bool]],
+        size: int,
+        cells: Callable[[int], Sequence[str]],
+        limit: int | None = SHOWN_ROWS,
+    ) -> TextTable:
+        """Return the table of ``size`` rows, where ``cells(i)`` is row i, cut to ``limit`` rows."""
+        shown = size if limit is None or size <= limit else max(limit, 2)
+        before = (shown + 1) // 2 if shown < size else size
+        places = [*range(before), *range(size - (shown - before), size)]
+        return cls(
+            tuple((visible(title), right) for title, right in headers),
+            tuple(tuple(visible(cell) for cell in cells(place)) for place in places),
+            before,
+            size - shown,
+        )
+
+    def text(self) -> str:
+        """Return the table in columns of equal width, with what is left out said in words."""
+        lines = [tuple(title for title, _ in self.headers), *self.rows]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(self.headers))]
+        printed = [
+            "  ".join(
+                cell.rjust(width) if right else cell.ljust(width)
+                for cell, width, (_, right) in zip(line, widths, self.headers, strict=True)
+            ).rstrip()
+            for line in lines
+        ]
+        if self.hidden:
+            printed.insert(1 + self.before, f"... {self._left_out}")
+        return "\n".join(printed)
+
+    def html(self) -> str:
+        """Return the table as HTML."""
+        rows = ["<tr>" + "".join(self._html_cells(row, "td")) + "</tr>" for row in self.rows]
+        if self.hidden:
+            left_out = f'<tr><td colspan="{len(self.headers)}">… {self._left_out}</td></tr>'
+            rows.insert(self.before, left_out)
+        head = "".join(self._html_cells([title for title, _ in self.headers], "th"))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+    def _html_cells(self, cells: Sequence[str], tag: str) -> list[str]:
+        return [
+            f'<{tag} style="text-align: {"right" if right else "left"}">{html.escape(cell)}</{tag}>'
+            for cell, (_, right) in zip(cells, self.headers, strict=True)
+        ]
+
+    @property
+    def _left_out(self) -> str:
+        return f"{self.hidden:,} more rows"
+
+
+def visible(text: str) -> str:
+    """Return text on one line, every character of which can be seen."""
+    return "".join(
+        mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +141,7 @@ class Result:
     ) -> duckdb.DuckDBPyRelation:
         """Return the rows as a DuckDB relation, in a database of its own or in ``connection``.
 
-        There it stands as table ``result``, in place of the one before it.
+        There it is table ``result``, in place of the one before it.
         """
         names = distinct([name for name, _ in self.columns])
         typed = list(zip(names, (kind for _, kind in self.columns), strict=True))
@@ -196,3 +280,65 @@ def distinct(names: Sequence[str]) -> list[str]:
         taken.add(free.casefold())
         free_names.append(free)
     return free_names
+
+
+FORMATS = ("csv", "parquet", "json")
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """Return a result as plain values, in the form of ``release --json``."""
+    return {
+        "columns": [name for name, _ in result.columns],
+        "rows": [list(row) for row in result.rows],
+        "rmse": {name: list(errors) for name, errors in result.rmse.items()},
+        **({"notes": list(result.notes)} if result.notes else {}),
+    }
+
+
+def encode(value: Any) -> bytes:
+    """Return a value as JSON; what JSON does not know becomes text."""
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2)
+
+
+def write_results(results: Mapping[str, Mapping[str, Result]], folder: Path, form: str) -> None:
+    """Write all results of all analysts, each to ``folder/analyst/query.form``."""
+    written: dict[int, Path] = {}
+    with duckdb.connect(":memory:") as connection:
+        for analyst, own in results.items():
+            for name, result in own.items():
+                path = folder / analyst / f"{name}.{form}"
+                _write_result(result, path, connection, like=written.get(id(result)))
+                written.setdefault(id(result), path)
+
+
+def _write_result(
+    result: Result, path: Path, connection: duckdb.DuckDBPyConnection, like: Path | None
+) -> None:
+    """Write a result to ``path`` in the format of its suffix, whole or not at all.
+
+    ``like`` is a file that holds it already.
+    """
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if like is not None:
+            shutil.copyfile(like, aside)
+        elif path.suffix == ".json":
+            aside.write_bytes(encode(as_json(result)) + b"\n")
+        else:
+            _copy(result.relation(connection), aside, path.suffix[1:])
+        os.replace(aside, path)
+    except (OSError, duckdb.IOException) as error:
+        reason = error.strerror if isinstance(error, OSError) else "DuckDB cannot write there"
+        message = f"cannot write {str(path)!r} ({reason}); the release is stored, so run it again"
+    else:
+        return
+    aside.unlink(missing_ok=True)
+    raise OperationalError(f"{message} with another --out: it spends nothing")
+
+
+def _copy(rows: duckdb.DuckDBPyRelation, path: Path, form: str) -> None:
+    if form == "csv":
+        rows.write_csv(str(path), header=True)
+    else:
+        rows.write_parquet(str(path))

@@ -9,15 +9,15 @@ bias every sum of small counts upwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.answer.derived import derive
-from sqlmadp.answer.made_up import Estimated
-from sqlmadp.answer.quantiles import Column
+from sqlmadp.answer.derived import Column, derive
+from sqlmadp.answer.processing import Processing
+from sqlmadp.answer.reconstruct import Sums
 from sqlmadp.errors import OperationalError
 from sqlmadp.sql.bound import BoundQuery, PrivateBlock
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
@@ -28,6 +28,30 @@ from sqlmadp.table.rows import Rows
 
 Matrix = NDArray[np.float64]
 ResultRows = list[tuple[Any, ...]]
+
+
+class Estimated(Protocol):
+    """What rows and their errors are made from: an estimate, whatever it was solved by."""
+
+    @property
+    def noise_variance(self) -> float:
+        """The variance of the noise of one measured value; 0 if there are no errors to state."""
+
+    @property
+    def processing(self) -> Processing:
+        """What was done to the estimate."""
+
+    def answers(self, rows: Rows) -> Matrix:
+        """Return the best answer to every row."""
+
+    def simulated(self, rows: Rows) -> Matrix:
+        """Return the answers of simulated releases, one column each."""
+
+    def rmse(self, rows: Rows) -> Matrix:
+        """Return the root of every row's expected squared error."""
+
+    def sum_rmse(self, parts: Sums) -> Matrix:
+        """Return the same of sums of answers."""
 
 
 DID_NOT_FIT = (

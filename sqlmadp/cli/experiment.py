@@ -218,7 +218,7 @@ def _run(name: str, given: dict[str, Any]) -> None:
     (folder / f"{name}.txt").write_text(f"{title}\n{table}\n", encoding="utf-8")
     (folder / f"{name}.svg").write_text(plots(title, results), encoding="utf-8")
     if as_json:
-        from sqlmadp.answer.files import encode  # noqa: PLC0415
+        from sqlmadp.answer.result import encode  # noqa: PLC0415
         from sqlmadp.show.json import versioned  # noqa: PLC0415
 
         click.echo(encode(versioned(figures(name, results))))

@@ -106,7 +106,7 @@ def notices(*, quiet: bool) -> Callable[[str], None]:
 
 def print_json(value: Any) -> None:
     """Print figures for machines, with the version of their form."""
-    from sqlmadp.answer.files import encode  # noqa: PLC0415
+    from sqlmadp.answer.result import encode  # noqa: PLC0415
     from sqlmadp.show.json import versioned  # noqa: PLC0415
 
     click.echo(encode(versioned(value)))

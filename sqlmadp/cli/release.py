@@ -98,7 +98,7 @@ def release(
         progress("certifying")
         certified = done.certified()
     if out is not None:
-        from sqlmadp.answer.files import write_results  # noqa: PLC0415
+        from sqlmadp.answer.result import write_results  # noqa: PLC0415
 
         write_results(results, out, form)
     if as_json:

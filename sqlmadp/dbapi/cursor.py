@@ -12,8 +12,7 @@ from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sqlmadp.answer.result import Result, number
-from sqlmadp.answer.table import TextTable
+from sqlmadp.answer.result import Result, TextTable, number
 from sqlmadp.errors import Error, InterfaceError, NotSupportedError, Warning
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.parameters import Parameters

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.answer.quantiles import running_counts
+from sqlmadp.answer.derived import running_counts
 from sqlmadp.experiment.instances import Instance
 from sqlmadp.experiment.settings import Settings
 from sqlmadp.mechanism import Mechanism

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sqlmadp.answer.table import TextTable
+from sqlmadp.answer.result import TextTable
 from sqlmadp.experiment.boxplot import Panel, box_plots
 from sqlmadp.experiment.measures import MEASURES, Measured
 from sqlmadp.experiment.misreport import LIARS, TRICKS, labels

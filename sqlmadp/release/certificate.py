@@ -34,9 +34,8 @@ from threadpoolctl import threadpool_limits
 
 from sqlmadp.answer.explain import column_errors
 from sqlmadp.answer.reconstruct import Estimate
-from sqlmadp.answer.result import number
+from sqlmadp.answer.result import TextTable, number
 from sqlmadp.answer.rows import Desk
-from sqlmadp.answer.table import TextTable
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.mechanism.bounds import Bounds, bounds
 from sqlmadp.mechanism.collective import Joint

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
-from sqlmadp.answer.result import number
-from sqlmadp.answer.table import TextTable
+from sqlmadp.answer.result import TextTable, number
 from sqlmadp.errors import InputError, NotSupportedError, ProgrammingError
 from sqlmadp.files.analysts import Analyst
 from sqlmadp.files.plan import Plan

@@ -22,10 +22,9 @@ from functools import cached_property
 
 import numpy as np
 
-from sqlmadp.answer.draws import COUNT
 from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reader import Reader
-from sqlmadp.answer.reconstruct import Estimate, joint_scopes, measured_rows
+from sqlmadp.answer.reconstruct import DRAWS, Estimate, joint_scopes, measured_rows
 from sqlmadp.answer.result import Result, number
 from sqlmadp.errors import (
     Error,
@@ -87,7 +86,7 @@ class Release:
     left: Fraction
     stated_errors: bool = False
     """Whether results have columns for standard errors and 95% intervals."""
-    draws: int = COUNT
+    draws: int = DRAWS
     """Simulated releases, for errors that are not known exactly."""
 
     @property
@@ -107,7 +106,7 @@ class Release:
         *,
         spent: Fraction,
         left: Fraction,
-        draws: int = COUNT,
+        draws: int = DRAWS,
     ) -> Release:
         """Return the release with other measurements, keeping what depends on the strategy alone.
 

@@ -7,11 +7,14 @@ the real ones:
     strategy + made-up values  ->  Measurement  ->  Release  ->  rows with errors, certificate,
                                                                  files, the page of the report
 
-The values are all 0, then drawn at random from a public sequence (`answer.draws`), and then the
-opposite of those: counts that are negative, large and in no proportion to each other, so that
-every one has been above 0 and below.  No record is read.  Whatever fails here is
-refused before the charge, by statement, together with all other refusals; what does not depend on
-values (solvers, exact errors, the certificate) is kept for the real answers.
+The values are all 0, then drawn at random from a public sequence (`answer.reconstruct`), and then
+the opposite of those: counts that are negative, large and in no proportion to each other, so that
+every one has been above 0 and below.  No record is read.  Whatever fails here is refused before the
+charge, by statement, together with all other refusals; what does not depend on values (solvers,
+exact errors, the certificate) is kept for the real answers.
+
+A statement that is handed in is tried by itself before there is a strategy, on made-up answers: one
+whose rows cannot be made from them is refused at once.
 """
 
 from __future__ import annotations
@@ -24,10 +27,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sqlmadp.answer.draws import laplace
 from sqlmadp.answer.errors import result_of
-from sqlmadp.answer.files import FORMATS, write_results
-from sqlmadp.answer.made_up import MADE_UP
+from sqlmadp.answer.processing import Processing
+from sqlmadp.answer.reconstruct import Sums, laplace
+from sqlmadp.answer.result import FORMATS, write_results
 from sqlmadp.answer.rows import Desk
 from sqlmadp.errors import Error, NotCoveredError, NotSupportedError, Problem, UnfitPlanError
 from sqlmadp.mechanism.collective import Joint
@@ -48,15 +51,47 @@ from sqlmadp.release.release import (
 )
 from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.statements import Statement
+from sqlmadp.table.partition import Floats
+from sqlmadp.table.rows import Rows
 
 DRAWS = 2
 """Simulated releases from a made-up one: errors are made once more, and nobody reads them."""
 
-FAR = 1000
+FAR = 1000.0
 """Records, about, that answers drawn at random are away from 0, beside the noise."""
 
 MOST = 2.0**62
 """Measured values are never further from 0 than this."""
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """Answers about ``far`` away from 0 with errors of 1, before there is a strategy."""
+
+    far: float
+    noise_variance: float = 1.0
+    processing: Processing = Processing()  # noqa: RUF009 - It never changes.
+
+    def answers(self, rows: Rows) -> Floats:
+        """Return numbers that depend on nothing but their place."""
+        return np.rint(self.far * laplace(0, 0, rows.count))
+
+    def simulated(self, rows: Rows) -> Floats:
+        """Return others, one column per simulated release."""
+        drawn = [self.far * laplace(draw, 0, rows.count) for draw in range(1, DRAWS + 1)]
+        return np.column_stack(drawn)
+
+    def rmse(self, rows: Rows) -> Floats:
+        """Return 1 for every row."""
+        return np.ones(rows.count)
+
+    def sum_rmse(self, parts: Sums) -> Floats:
+        """Return 1 for every sum."""
+        return np.ones(parts[0][1].shape[0])
+
+
+MADE_UP = (MadeUp(0.0), MadeUp(FAR), MadeUp(-FAR))
+"""The made-up answers that a statement is tried on when it is handed in."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from sqlmadp.answer.files import as_json
-from sqlmadp.answer.result import Result
+from sqlmadp.answer.result import Result, as_json
 from sqlmadp.errors import Error, NotSupportedError, Problem
 from sqlmadp.mechanism.bounds import Bounds
 from sqlmadp.private import Ledger

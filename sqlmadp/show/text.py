@@ -17,8 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from sqlmadp.answer.result import Result, is_number, number, shown
-from sqlmadp.answer.table import TextTable, visible
+from sqlmadp.answer.result import Result, TextTable, is_number, number, shown, visible
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.private import Ledger
 from sqlmadp.release.bound_plan import BoundPlan

@@ -19,7 +19,7 @@ from sqlmadp.errors import Problem
 from sqlmadp.sql.aggregates import PieceKind
 from sqlmadp.sql.dialects import kind_of_dialect
 from sqlmadp.sql.evaluate import Argument, Texts
-from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.linear import Kind
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.undeclared import Undeclared
@@ -59,7 +59,9 @@ class BoundPiece:
     @property
     def width(self) -> int:
         """Return how many rows a group has."""
-        return max(1, len(self.argument.texts)) if self.kind == "histogram" and self.argument else 1
+        if self.kind != "histogram" or self.argument is None:
+            return 1
+        return max(1, len(self.argument.numbers))
 
 
 @dataclass(frozen=True, eq=False)

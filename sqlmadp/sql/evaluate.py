@@ -1,7 +1,8 @@
 """Evaluation: what expressions are worth on declared values, worked out by DuckDB.
 
-An expression runs over the cells of its columns (see ``cell_tables``).  Only AND, OR and NOT
-are ever worked out elsewhere (see ``predicate``); all else that SQL means is left to DuckDB.
+Every column has a small table of its cells in the sandbox, a number and a value each; an expression
+runs over the product of its columns' tables, whose cells are numbered row by row.  Only AND, OR and
+NOT are ever worked out elsewhere (see ``predicate``); all else that SQL means is left to DuckDB.
 
 An error there concerns declared values, which are public, so it may be reported.
 """
@@ -9,17 +10,16 @@ An error there concerns declared values, which are public, so it may be reported
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.sql.cell_tables import CellTables, scatter
-from sqlmadp.sql.factor import Factor, TooManyCellsError
+from sqlmadp.sql.groups import Factor, Integers, TooManyCellsError
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.locked import quote
 from sqlmadp.sql.products import Terms, terms_of
@@ -27,6 +27,8 @@ from sqlmadp.sql.sandbox import Sandbox, explain
 from sqlmadp.sql.stopwatch import TooSlowError
 from sqlmadp.sql.tree import Node, column_names, text
 from sqlmadp.table.domain import Column, Domain
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import row_major_strides
 
 FALSE, NULL, TRUE = 0, 1, 2
 """Truth values, ordered so that AND is the minimum and OR the maximum."""
@@ -91,22 +93,30 @@ class Argument:
 
     factor: Factor
     """The number of the value on every cell, or -1 for NULL; values ascend, as DuckDB orders."""
-    texts: Texts
-    """Every value as text that DuckDB casts back exactly."""
+    cells: Integers
+    """The first cell of every value."""
     numbers: NDArray[np.float64]
     """Every value as DOUBLE; a date or timestamp in microseconds; NaN for what is no number."""
     type: str
     """The DuckDB type of the values."""
+    sql: str
+    """The SELECT of cells and values that all of this comes from."""
+    texts: Texts = field(default_factory=lambda: np.zeros(0, dtype=object))
+    """Every value as text that DuckDB casts back exactly, once ``with_texts`` has added them."""
 
 
 def binned(argument: Argument, bins: int) -> Argument:
     """Return an argument with neighbouring values merged into at most so many, the middle ones."""
-    count = len(argument.texts)
+    count = len(argument.numbers)
     width = -(-count // bins)
     middles = np.minimum(np.arange(0, count, width) + (width - 1) // 2, count - 1)
     values = argument.factor.values
-    factor = argument.factor.map(np.where(values < 0, values, values // width)).reduce()
-    return Argument(factor, argument.texts[middles], argument.numbers[middles], argument.type)
+    return replace(
+        argument,
+        factor=argument.factor.map(np.where(values < 0, values, values // width)).reduce(),
+        cells=argument.cells[middles],
+        numbers=argument.numbers[middles],
+    )
 
 
 class Evaluator:
@@ -263,23 +273,33 @@ class Evaluator:
         )
         fetched = self._fetch(
             node,
-            "SELECT cell, rank, CASE WHEN place = 1 THEN CAST(value AS VARCHAR) END AS text, "
-            f"CAST({as_number} AS DOUBLE) AS number, value IS NULL AS missing, place FROM ("
-            "SELECT cell, value, DENSE_RANK() OVER (ORDER BY value NULLS LAST) - 1 AS rank, "
-            "ROW_NUMBER() OVER (PARTITION BY value ORDER BY cell) AS place "
-            f"FROM ({values}))",
+            "SELECT cell, CASE WHEN value IS NULL THEN -1 ELSE CAST(DENSE_RANK() OVER "
+            "(ORDER BY value NULLS LAST) - 1 AS INTEGER) END AS rank, "
+            f"CAST({as_number} AS DOUBLE) AS number FROM ({values})",
         )
-        missing = np.asarray(fetched["missing"], dtype=bool)
-        rank = np.where(missing, -1, np.asarray(fetched["rank"], dtype=np.int64))
-        first = (np.asarray(fetched["place"]) == 1) & ~missing
-        order = np.argsort(rank[first], kind="stable")
-        numbers = np.ma.filled(np.ma.asarray(fetched["number"], dtype=np.float64), np.nan)
-        return Argument(
-            scatter(columns, fetched["cell"], rank).reduce(),
-            _plain(fetched["text"])[first][order],
-            np.asarray(numbers)[first][order],
-            kind,
+        factor = scatter(columns, fetched["cell"], fetched["rank"])
+        numbers = np.full(factor.values.size, np.nan)
+        numbers[np.asarray(fetched["cell"])] = np.ma.filled(fetched["number"], np.nan)
+        del fetched  # Each array may be of millions of cells.
+        ranks = factor.values.reshape(-1)
+        first = np.zeros(int(ranks.max(initial=-1)) + 1, dtype=np.int64)
+        there = np.flatnonzero(ranks >= 0)[::-1]
+        first[ranks[there]] = there
+        return Argument(factor.reduce(), first, numbers[first], kind, values)
+
+    def with_texts(self, argument: Argument, node: Node) -> Argument:
+        """Return the values of ``node``, or those that are left of them, with their texts."""
+        fetched = self._fetch(
+            node,
+            f"SELECT wanted, CAST(value AS VARCHAR) AS text FROM ({argument.sql}) "
+            "JOIN (SELECT unnest(?::BIGINT[]) AS wanted) ON cell = wanted",
+            parameters=[argument.cells.tolist()],
         )
+        texts = np.full(len(argument.cells), None, dtype=object)
+        places = np.argsort(argument.cells)
+        order = np.searchsorted(argument.cells, fetched["wanted"], sorter=places)
+        texts[places[order]] = _plain(fetched["text"])
+        return replace(argument, texts=texts)
 
     def _type(self, node: Node, sql: str, place: int = 1) -> str:
         try:
@@ -379,10 +399,12 @@ class Evaluator:
             if count > most:
                 raise ManyValuesError(node, count)
 
-    def _fetch(self, node: Node, sql: str, part: float = _ALONE) -> dict[str, NDArray[np.generic]]:
+    def _fetch(
+        self, node: Node, sql: str, part: float = _ALONE, parameters: Sequence[object] = ()
+    ) -> dict[str, NDArray[np.generic]]:
         try:
             fetched: dict[str, NDArray[np.generic]] = self.sandbox.fetch(
-                sql, part * self.limits.seconds
+                sql, part * self.limits.seconds, parameters
             )
         except TooSlowError:
             raise SlowExpressionError(node) from None
@@ -405,3 +427,88 @@ def _plain(texts: NDArray[np.generic]) -> Texts:
     plain = np.array(np.ma.getdata(texts), dtype=object)
     plain[np.ma.getmaskarray(texts)] = None
     return plain
+
+
+class CellTables:
+    """The tables of a domain's cells, each made at its first use."""
+
+    def __init__(self, domain: Domain, limits: Limits, sandbox: Sandbox) -> None:
+        self._domain, self._limits, self._sandbox = domain, limits, sandbox
+        self._made: set[str] = set()
+
+    def columns(self, node: Node) -> list[Column]:
+        """Return the columns of an expression, unless they have too many cells together."""
+        names = column_names(node)
+        columns = [column for column in self._domain.columns if column.name in names]
+        cells = math.prod(column.size for column in columns)
+        if cells > self._limits.predicate_cells:
+            together = [column.name for column in columns]
+            raise TooManyCellsError(together, cells, self._limits.predicate_cells)
+        return columns
+
+    def product(
+        self, columns: list[Column], cells: Mapping[str, NDArray[np.int64]] | None = None
+    ) -> tuple[str, str]:
+        """Return a FROM clause over the product of columns, and the number of its cells.
+
+        With ``cells``, over those of every column only.
+        """
+        if not columns:
+            return "(SELECT 1)", "0::BIGINT"
+        tables = [self._cell_table(column) for column in columns]
+        source = ", ".join(tables)
+        if cells is not None:
+            source = ", ".join(
+                f"(FROM {table} WHERE __cell IN ({', '.join(map(str, cells[c.name]))})) AS {table}"
+                for table, c in zip(tables, columns, strict=True)
+            )
+        strides = row_major_strides([column.size for column in columns])
+        terms = [f"{t}.__cell * {stride}" for t, stride in zip(tables, strides, strict=True)]
+        return source, " + ".join(terms)
+
+    def _cell_table(self, column: Column) -> str:
+        """Return the name of the table of a column's cells, which is made at first use."""
+        table = f"__cells_{self._domain.columns.index(column)}"
+        if table not in self._made:
+            value, parameters = _value_sql(column)
+            # What can be counted out is not stored, so that wide columns take no memory.
+            made = "TABLE" if parameters else "VIEW"
+            self._sandbox.execute(
+                f"CREATE {made} {table} AS SELECT range AS __cell, "
+                f"CASE WHEN range < {column.declared} THEN CAST({value} AS {column.sql_type}) END "
+                f"AS {quote(column.name)} FROM range({column.size})",
+                parameters,
+            ).fetchall()
+            self._made.add(table)
+        return table
+
+
+def scatter(
+    columns: list[Column], cells: NDArray[np.generic], values: NDArray[np.generic]
+) -> Factor:
+    """Return values that came in any order as a factor."""
+    shape = tuple(column.size for column in columns)
+    placed = np.empty(math.prod(shape), dtype=np.int64)
+    placed[np.asarray(cells, dtype=np.int64)] = values
+    return Factor(
+        tuple(column.name for column in columns),
+        tuple(Partition.finest(size) for size in shape),
+        placed.reshape(shape),
+    )
+
+
+def _value_sql(column: Column) -> tuple[str, list[object]]:
+    """Return the SQL of a cell's value, given its number as ``range``."""
+    match column.type:
+        case "boolean":
+            return "range = 1", []
+        case "integer":
+            return f"range + ({column.ordinal_bounds[0]})", []
+        case "decimal":
+            step = f"CAST(range + ({column.ordinal_bounds[0]}) AS DOUBLE)"
+            return f"{step} / {10**column.decimals}", []
+        case "date":
+            return f"DATE '{column.minimum}' + CAST(range AS INTEGER)", []
+        case _:
+            values = [column.value(cell) for cell in range(column.declared)]
+            return f"(?::{column.sql_type}[])[range + 1]", [values]

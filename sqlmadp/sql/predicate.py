@@ -19,7 +19,7 @@ import numpy as np
 from sqlglot import exp
 
 from sqlmadp.sql.evaluate import TRUE, EvaluationError, Evaluator
-from sqlmadp.sql.factor import Factor, align
+from sqlmadp.sql.groups import Factor, align
 from sqlmadp.sql.tree import Node, case, column_names, conjunction, connected_by, negation, terms
 
 Found = TypeVar("Found")

@@ -114,7 +114,7 @@ def terms_of(node: Node, values: Callable[[Node], Vector]) -> Terms | None:
 
     ``values`` are those of an expression of one column on its cells, NaN where it is NULL.
     """
-    found = _sum(node)
+    found = _taken_apart(node)
     if found is None:
         return None
     parts = {text(n): n for p in (*found.products, *found.presence) for n in (*p.parts, *p.needs)}
@@ -141,7 +141,7 @@ def _multiply(functions: dict[str, Vector], part: Node, by: Vector) -> None:
 
 def null_parts(node: Node) -> list[Node]:
     """Return expressions of which one is NULL just where the whole is."""
-    found = _sum(node)
+    found = _taken_apart(node)
     if found is None or len(found.presence) != 1:
         return [node]
     ((_, marks, needs),) = found.presence
@@ -153,7 +153,7 @@ def null_parts(node: Node) -> list[Node]:
     return list(parts.values())
 
 
-def _sum(node: Node) -> _Sum | None:
+def _taken_apart(node: Node) -> _Sum | None:
     """Return what an expression is the sum of; None if it cannot be taken apart."""
     number = _number(node)
     if number is not None:
@@ -163,12 +163,12 @@ def _sum(node: Node) -> _Sum | None:
     if (branches := _branches(node)) is not None:
         return _choice(*branches)
     if isinstance(node, (exp.Neg, exp.Cast)):
-        inner = _sum(node.this) if isinstance(node, exp.Neg) or _is_double(node) else None
+        inner = _taken_apart(node.this) if isinstance(node, exp.Neg) or _is_double(node) else None
         return inner.scaled(-1.0) if inner is not None and isinstance(node, exp.Neg) else inner
     node = _days_between(node)
     if not isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
         return None
-    left, right = _sum(node.this), _sum(node.expression)
+    left, right = _taken_apart(node.this), _taken_apart(node.expression)
     if left is None or right is None:
         return None
     presence = _times(left.presence, right.presence)
@@ -232,19 +232,21 @@ def _branches(node: Node) -> tuple[_Branches, Node | None] | None:
 def _choice(branches: _Branches, default: Node | None) -> _Sum | None:
     """Return a CASE as the sum of its values, each times 1 where its branch is taken, else 0."""
     if not branches:
-        return _Sum([], []) if default is None else _sum(default)
+        return _Sum([], []) if default is None else _taken_apart(default)
     conditions = [condition for condition, _ in branches]
     if len({name for each in conditions for name in column_names(each)}) == 1:
         values = [value for _, value in branches] + ([] if default is None else [default])
         marks = [_mark(conditions, place) for place in range(len(values))]
-        return _chosen([(1.0, [mark], _sum(v)) for mark, v in zip(marks, values, strict=True)])
+        return _chosen(
+            [(1.0, [mark], _taken_apart(v)) for mark, v in zip(marks, values, strict=True)]
+        )
     (condition, value), *rest = branches
     parts = terms(condition) if isinstance(condition, exp.And) else [condition]
     if any(len(column_names(each)) != 1 for each in parts):
         return None
     both = [_mark([each], 0) for each in parts]
     other = _choice(rest, default)
-    return _chosen([(1.0, both, _sum(value)), (1.0, [], other), (-1.0, both, other)])
+    return _chosen([(1.0, both, _taken_apart(value)), (1.0, [], other), (-1.0, both, other)])
 
 
 def _mark(conditions: Sequence[Node], place: int) -> Node:

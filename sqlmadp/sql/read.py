@@ -290,15 +290,22 @@ class Reader:
         )
 
     def _require_small(self, statement: Statement, tree: Node) -> None:
-        depth, widest = _extent(tree)
+        depth, widest, longest = _extent(tree)
         if depth > self._limits.nesting:
             raise too_deep(statement, self._limits)
         if widest > self._limits.in_list:
             raise statement.refuse(
                 "in-list",
-                f"a list of the statement has {widest:,} values or terms; "
+                f"a list of the statement has {widest:,} values; "
                 f"at most {self._limits.in_list:,} are supported",
                 hint=f"Use ranges, or join a public table. {advice('in_list')}",
+            )
+        if longest > self._limits.terms:
+            raise statement.refuse(
+                "in-list",
+                f"an AND or OR of the statement has {longest:,} terms; "
+                f"at most {self._limits.terms:,} are supported",
+                hint=f"Use IN for values, or ranges. {advice('terms')}",
             )
 
     def _finished(self, statement: Statement, tree: Node, sql: str) -> Reading | SqlError:
@@ -339,15 +346,15 @@ def nesting(words: Iterable[str]) -> int:
     return deepest
 
 
-def _extent(tree: Node) -> tuple[int, int]:
-    """Return how many expressions stand inside each other, and the longest list of them."""
-    deepest, widest, pending = 0, 0, [(tree, 0)]
+def _extent(tree: Node) -> tuple[int, int, int]:
+    """Return how deep expressions nest, and the length of the longest list and AND or OR."""
+    deepest, widest, longest, pending = 0, 0, 0, [(tree, 0)]
     while pending:
         node, depth = pending.pop()
         if isinstance(node, exp.Connector):
             # A chain of ANDs or ORs is one list, however sqlglot nests it.
             parts = list(node.flatten(unnest=False))
-            widest, deepest = max(widest, len(parts)), max(deepest, depth + 1)
+            longest, deepest = max(longest, len(parts)), max(deepest, depth + 1)
             pending.extend((part, depth + 1) for part in parts)
             continue
         plain_node = isinstance(node, (exp.Paren, exp.Subquery, exp.If))
@@ -359,7 +366,7 @@ def _extent(tree: Node) -> tuple[int, int]:
             elif isinstance(value, list):
                 widest = max(widest, len(value))
                 pending.extend((part, depth) for part in value if isinstance(part, exp.Expr))
-    return deepest, widest
+    return deepest, widest, longest
 
 
 def plain(tree: Node) -> Node:

@@ -47,10 +47,10 @@ class Sandbox:
         """Run SQL of our own making; the caller fetches the result to its end."""
         return self._connection.execute(sql, list(parameters))
 
-    def fetch(self, sql: str, seconds: float) -> dict[str, Any]:
+    def fetch(self, sql: str, seconds: float, parameters: Sequence[Any] = ()) -> dict[str, Any]:
         """Run SQL of our own making within ``seconds`` of CPU time, and fetch it as arrays."""
         with interrupted(self._connection, seconds):
-            fetched: dict[str, Any] = self._connection.execute(sql).fetchnumpy()
+            fetched: dict[str, Any] = self.execute(sql, parameters).fetchnumpy()
             return fetched
 
     @cached_property

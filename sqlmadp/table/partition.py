@@ -49,6 +49,13 @@ FEW_VALUES = (2, 8)
 of the two bounds leaves fewer vertices is taken."""
 
 
+COUNTED = 4
+"""Number labels by counting, which takes less memory than sorting, if they range over at most four
+times as many integers as there are labels."""
+
+AT_ONCE = 2**16
+"""Compare this many values with a polynomial at once: a column may have millions."""
+
 CURVED_VALUES = 1024
 """Let steps be any function of a column of at most this many values.  Those of a wide column are
 written into a statement as a few straight runs: its squares lie on a parabola, not on a ramp."""
@@ -78,7 +85,7 @@ class Partition:
     @classmethod
     def flat(cls, labels: NDArray[np.integer]) -> Partition:
         """Return the partition that merges values of equal label and has no longer pieces."""
-        pieces = _renumbered(labels)
+        pieces = renumbered(labels)
         count = int(pieces.max(initial=-1)) + 1
         return cls(pieces, _no_steps(len(pieces)), np.zeros(count, np.int64))
 
@@ -108,10 +115,10 @@ class Partition:
     def _of_functions(cls, rows: Floats, given: Integers) -> Partition:
         counts = np.array([_few_distinct(row, max(FEW_VALUES)) for row in rows], dtype=np.int64)
         found = []
-        for most in FEW_VALUES:
-            apart = distinct_columns(np.vstack([given, rows[counts <= most]]), rows.shape[1])
-            found.append(_assembled(apart, rows[counts > most]))
-            if not (counts > most).any():
+        for few in {(counts <= most).tobytes(): counts <= most for most in FEW_VALUES}.values():
+            apart = distinct_columns(rows[few], rows.shape[1], given)
+            found.append(_assembled(apart, rows[~few]))
+            if few.all():
                 break
         return min(found, key=lambda part: part.size)
 
@@ -207,7 +214,9 @@ class Partition:
     @cached_property
     def first_values(self) -> Integers:
         """The first value of every piece."""
-        return np.unique(self.pieces, return_index=True)[1].astype(np.int64)
+        found = np.empty(len(self.degrees), dtype=np.int64)
+        found[self.pieces[::-1]] = np.arange(len(self.pieces))[::-1]  # The last one counts.
+        return found
 
     @cached_property
     def _members(self) -> tuple[Integers, Integers]:
@@ -217,14 +226,15 @@ class Partition:
 
     def _nodes(self, piece: int) -> Integers:
         """Return as many values of a piece as it has vertices, far apart."""
-        order, starts = self._members
-        members = order[starts[piece] : starts[piece + 1]]
+        members: Integers | slice = slice(None)
+        if len(self.degrees) > 1:
+            order, starts = self._members
+            members = order[starts[piece] : starts[piece + 1]]
         steps = self.steps[members]
-        low, high = int(np.argmin(steps)), int(np.argmax(steps))
-        if self.degrees[piece] == 1:
-            return members[[low, high]]
-        middle = int(np.argmin(np.abs(2 * steps - steps[low] - steps[high])))
-        return members[[low, middle, high]]
+        nodes = [int(np.argmin(steps)), int(np.argmax(steps))]
+        if self.degrees[piece] == 2:
+            nodes.insert(1, _nearest(steps, (steps[nodes[0]] + steps[nodes[1]]) / 2))
+        return np.array(nodes) if isinstance(members, slice) else members[nodes]
 
     def over(self, finer: Partition) -> sparse.csr_array:
         """Return this partition's functions as coefficients of a finer partition's vertices.
@@ -269,9 +279,9 @@ class Partition:
         order = np.argsort(firsts, kind="stable")
         number = np.empty_like(order)
         number[order] = np.arange(len(order))
-        return Partition(
-            number[self.pieces[labels]], self.steps[labels], self.degrees[order], self.unit
-        )
+        pieces = number[self.pieces[labels]]
+        steps = _no_steps(len(labels)) if self.is_flat else self.steps[labels]
+        return Partition(pieces, steps, self.degrees[order], self.unit)
 
 
 def common(parts: Sequence[Partition]) -> Partition:
@@ -289,7 +299,7 @@ def _common(distinct: Sequence[Partition]) -> Partition:
         return finest
     labels = distinct[0].pieces
     for part in distinct[1:]:
-        labels = _renumbered(labels * (int(part.pieces.max(initial=0)) + 1) + part.pieces)
+        labels = renumbered(labels * (int(part.pieces.max(initial=0)) + 1) + part.pieces)
     curved = [part for part in distinct if not part.is_flat]
     if not curved:
         return Partition.flat(labels)
@@ -325,23 +335,37 @@ def bernstein_basis(places: Floats, degree: int) -> Floats:
     return np.asarray(binomials * t**k * (1 - t) ** (degree - k))
 
 
-def distinct_columns(rows: NDArray[np.floating], columns: int) -> Integers:
-    """Return a number for every column of a matrix, equal just for equal columns."""
-    if not len(rows):
-        return np.zeros(columns, dtype=np.int64)
-    labels = np.zeros(columns, dtype=np.int64)
+def distinct_columns(
+    rows: NDArray[np.floating], columns: int, labels: Integers | None = None
+) -> Integers:
+    """Return a number for every column of a matrix, equal just for equal columns.
+
+    Columns of different ``labels``, if there are any, have different numbers.
+    """
+    numbers = np.zeros(columns, dtype=np.int64) if labels is None else renumbered(labels)
     for row in rows:  # Numbered anew after every row, so that the numbers never overflow.
-        _, values = np.unique(row, return_inverse=True)
-        labels = _renumbered(labels * (int(values.max()) + 1) + values.reshape(-1))
-    return labels
+        different = np.unique(row)
+        numbers = renumbered(numbers * len(different) + np.searchsorted(different, row))
+    return numbers
 
 
-def _renumbered(labels: NDArray[np.integer]) -> Integers:
+def renumbered(labels: NDArray[np.integer]) -> Integers:
     """Return labels numbered by their first place."""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    numbers: Integers = np.asarray(labels, dtype=np.int64)
+    if not len(numbers):
+        return numbers
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low >= COUNTED * len(numbers):
+        numbers = np.unique(numbers, return_inverse=True)[1].reshape(-1)
+        low, high = 0, int(numbers.max())
+    if low == numbers[0] == 0 and (np.diff(np.maximum.accumulate(numbers)) <= 1).all():
+        return numbers  # Every new label is the next one.
+    first = np.full(high - low + 1, len(numbers), dtype=np.int64)
+    first[numbers[::-1] - low] = np.arange(len(numbers) - 1, -1, -1)
+    present = np.flatnonzero(first < len(numbers))
     rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return np.asarray(rank[inverse.reshape(-1)], dtype=np.int64)
+    rank[present[np.argsort(first[present])]] = np.arange(len(present))
+    return np.asarray(rank[numbers - low], dtype=np.int64)
 
 
 Line = tuple[Integers, int]
@@ -350,13 +374,15 @@ Line = tuple[Integers, int]
 
 def _assembled(labels: Integers, rows: Floats) -> Partition:
     """Cut values of equal label into pieces along which all ``rows`` are polynomials."""
+    if not labels.any() and len(labels) > 1 and (whole := _line(rows)) is not None:
+        return Partition(labels, whole[0], np.array([whole[1]]), int(whole[0].max()))
     pieces = labels.copy()
     steps = np.zeros(len(labels), dtype=np.int64)
     lengths: list[tuple[NDArray[np.int64], int, int]] = []
     count = int(labels.max(initial=-1)) + 1
     if len(rows):
         order = np.argsort(labels, kind="stable")
-        bounds = np.searchsorted(labels[order], np.arange(count + 1))
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(labels))])
         for piece in range(count):
             members = order[bounds[piece] : bounds[piece + 1]]
             if len(members) == 1:
@@ -372,7 +398,7 @@ def _assembled(labels: Integers, rows: Floats) -> Partition:
                 alike = distinct_columns(rows[:, members], len(members))
                 pieces[members] = np.where(alike == 0, piece, count + alike - 1)
                 count += int(alike.max())
-    number = _renumbered(pieces)
+    number = renumbered(pieces)
     unit, found_degrees = 1, np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
     if lengths:
         unit = _common_unit([length for _, length, _ in lengths])
@@ -431,13 +457,12 @@ def _oriented(rise: Integers) -> Integers:
 def _line(rows: Floats) -> Line | None:
     """Return whole steps of which all rows are polynomials of degree 1 or 2; None without them."""
     spread = np.ptp(rows, axis=1)
-    rows = rows[spread > 0]
+    rows = rows if spread.all() else rows[spread > 0]
     if not len(rows):
         return None
-    places = np.arange(rows.shape[1], dtype=np.float64)
     widest = rows[np.argmax(np.ptp(rows, axis=1))]
     for degree in (1, 2):
-        for lead in [widest] if degree == 1 else [places, *rows, *_roots(rows)]:
+        for lead in [widest] if degree == 1 else [np.arange(len(widest)), *rows, *_roots(rows)]:
             rise = _whole_steps(lead)
             if rise is None or _few_distinct(rise, degree + 1) <= degree + 1:
                 continue
@@ -445,14 +470,29 @@ def _line(rows: Floats) -> Line | None:
                 continue
             # The polynomial through as few values as determine it must go through all of them.
             t = rise / rise.max()
-            nodes = [int(np.abs(t - at).argmin()) for at in np.linspace(0, 1, degree + 1)]
+            nodes = [_nearest(t, at) for at in np.linspace(0, 1, degree + 1)]
             powers = np.vander(t[nodes], degree + 1)
             if abs(np.linalg.det(powers)) < 1e-9:
                 continue
-            left = rows - np.linalg.solve(powers, rows[:, nodes].T).T @ np.vander(t, degree + 1).T
-            if np.abs(left).max() <= 1e-10 * np.abs(rows).max():
+            coefficients = np.linalg.solve(powers, rows[:, nodes].T).T
+            if _distance(rows, coefficients, t) <= 1e-10 * np.abs(rows).max():
                 return _oriented(rise), degree
     return None
+
+
+def _distance(rows: Floats, coefficients: Floats, t: Floats) -> float:
+    """Return how far rows are from polynomials of ``t`` at most; few values at once, for memory."""
+    return max(
+        float(np.abs(rows[:, at : at + AT_ONCE] - coefficients @ powers.T).max())
+        for at in range(0, len(t), AT_ONCE)
+        for powers in [np.vander(t[at : at + AT_ONCE], coefficients.shape[1])]
+    )
+
+
+def _nearest(t: NDArray[np.number], at: float) -> int:
+    """Return which number is nearest to another one."""
+    away = t - at
+    return int(np.abs(away, out=away).argmin())
 
 
 def _few_distinct(row: NDArray[Any], most: int) -> int:
@@ -466,15 +506,21 @@ def _roots(rows: Floats) -> Floats:
     return np.asarray(np.sqrt(rows - rows.min(axis=1, keepdims=True)))
 
 
+def _smallest_gap(numbers: Floats) -> float:
+    gaps = np.diff(np.sort(numbers))
+    return float(gaps[gaps > 1e-12 * numbers.max()].min())
+
+
 def _whole_steps(lead: Floats) -> Integers | None:
     """Return numbers as whole steps from the smallest, if all of them are that; None otherwise."""
-    away = lead - lead.min()
-    gaps = np.diff(np.sort(away))
-    gaps = gaps[gaps > 1e-12 * away.max()]
-    if not len(gaps):
+    away = np.asarray(lead - lead.min(), dtype=np.float64)
+    if away.max() == 0:
         return None
-    for unit in (*DECIMALS, float(gaps.min())):
-        whole = np.rint(away / unit)
-        if whole.max() <= 2**40 and np.abs(away / unit - whole).max() <= 1e-6:
+    for decimal in (*DECIMALS, None):
+        rest = away / (decimal or _smallest_gap(away))
+        whole = np.rint(rest)
+        rest -= whole
+        if whole.max() <= 2**40 and np.abs(rest, out=rest).max() <= 1e-6:
+            del away, rest  # Each may be of millions of values.
             return np.asarray(whole.astype(np.int64))
     return None

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.table.partition import Floats, Integers, Partition, common
+from sqlmadp.table.partition import Floats, Integers, Partition, common, renumbered
 
 Scope = tuple[str, ...]
 
@@ -212,27 +212,24 @@ class Rows:
         part, matrix = self.parts[axis], sparse.csr_array(self.matrix)
         labels = column_labels(unfolded(matrix, self.shape, axis))
         firsts = part.first_vertices
-        ends = firsts + part.degrees
-        changes = np.array(
-            [len(set(labels[a : b + 1].tolist())) > 1 for a, b in zip(firsts, ends, strict=True)]
-        )
+        changes = np.zeros(len(firsts), dtype=bool)
+        for piece in np.flatnonzero(part.degrees):
+            own = labels[firsts[piece] : firsts[piece] + part.degrees[piece] + 1]
+            changes[piece] = bool((own != own[0]).any())
         count = int(labels.max(initial=0)) + 1
         merged = np.where(changes, count + np.arange(len(firsts)), labels[firsts])
         pieces = merged[part.pieces]
-        _, first, inverse = np.unique(pieces, return_index=True, return_inverse=True)
-        order = np.argsort(first, kind="stable")
-        number = np.empty_like(order)
-        number[order] = np.arange(len(order))
-        old = part.pieces[np.sort(first)]
+        number = renumbered(pieces)
+        old = np.empty(int(number.max(initial=-1)) + 1, dtype=np.int64)
+        old[number[part.first_values[::-1]]] = np.arange(len(firsts))[::-1]  # The first of them.
         degrees = np.where(changes[old], part.degrees[old], 0)
         if len(old) == len(firsts) and np.array_equal(degrees, part.degrees) and part.size > 1:
             return self
         steps = np.where(changes[part.pieces], part.steps, 0)
         unit = part.unit if degrees.any() else 1
-        new = Partition(number[inverse.reshape(-1)], steps, degrees, unit)
-        kept = np.concatenate(
-            [firsts[o] + np.arange(d + 1) for o, d in zip(old, degrees, strict=True)]
-        )
+        new = Partition(number, steps, degrees, unit)
+        own = np.arange(new.size) - np.repeat(new.first_vertices, degrees + 1)
+        kept = np.repeat(firsts[old], degrees + 1) + own
         stride = math.prod(self.shape[axis + 1 :])
         before = np.arange(math.prod(self.shape[:axis])) * stride * part.size
         columns = before[:, None, None] + (kept * stride)[None, :, None] + np.arange(stride)

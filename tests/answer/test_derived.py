@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sqlmadp.answer.derived import derive
-from sqlmadp.answer.quantiles import running_counts
+from sqlmadp.answer.derived import derive, running_counts
 from sqlmadp.sql.bind import bind
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split

@@ -13,8 +13,7 @@ import polars
 import pyarrow
 import pytest
 
-from sqlmadp.answer.files import as_json, write_results
-from sqlmadp.answer.result import Result, distinct, number, shown
+from sqlmadp.answer.result import Result, as_json, distinct, number, shown, write_results
 
 TYPED = {
     "VARCHAR": "a'b\n",

@@ -7,7 +7,7 @@ from fractions import Fraction
 import duckdb
 import pytest
 
-from sqlmadp.answer.files import encode
+from sqlmadp.answer.result import encode
 from sqlmadp.errors import BudgetExceededError, NotReleasedError, SqlError
 from sqlmadp.files.plan import Plan
 from sqlmadp.private import Ledger

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sqlmadp.sql.evaluate import FALSE, NULL, TRUE, EvaluationError, Evaluator
-from sqlmadp.sql.factor import TooManyCellsError
+from sqlmadp.sql.groups import TooManyCellsError
 from sqlmadp.sql.predicate import conjuncts, pieces, truth
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Node

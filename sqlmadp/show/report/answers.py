@@ -220,7 +220,7 @@ def _heat_map(result: Result, down: int, across: int, count: int) -> Markup | No
 
 
 def _height(value: Any) -> float:
-    """Return what the shade of an answer shows: nothing of NULL, NaN and what is below zero."""
+    """Return the part of an answer that is shaded: none of NULL, NaN or below zero."""
     return max(float(value), 0.0) if value is not None and math.isfinite(value) else 0.0
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from sqlmadp.answer.table import visible
+from sqlmadp.answer.result import visible
 
 VOID = frozenset({"meta", "br", "hr", "input"})
 """Elements of HTML that have no end."""

@@ -10,8 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from sqlmadp.answer.errors import result_of
-from sqlmadp.answer.exact import exact_errors
+from sqlmadp.answer.errors import exact_errors, result_of
 from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.rows import Desk
@@ -20,7 +19,7 @@ from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Collective
 from sqlmadp.sql.bind import bind, bind_all
 from sqlmadp.sql.evaluate import Evaluator
-from sqlmadp.sql.kinds import Kind
+from sqlmadp.sql.linear import Kind
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
