@@ -2,7 +2,7 @@
 
     python benchmarks/growth.py [growth.svg] [--steps 4]
 
-Every curve doubles one size a step and holds the others.  A statement of the first analyst asks
+Every curve doubles one size per step and holds the others.  A statement of the first analyst asks
 for every cell there is, and all others for ranges of age, crossed with another column now and
 then; waterfilling with equal shares, both fairness measures included.
 `sqlmadp plan` starts with an empty strategy cache, `sqlmadp release` with the strategies of the
@@ -68,7 +68,7 @@ class Cost:
 
 
 def costs(*, rows: int, cells: int, statements: int, analysts: int) -> dict[str, Cost]:
-    """Return what planning and releasing take: ``statements`` are an analyst's."""
+    """Return the costs of planning and releasing, with so many ``statements`` per analyst."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "people.toml").write_text(SCHEMA.format(oldest=cells // 12 - 1))

@@ -20,8 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from bound_plan import collective
-from people import write_plan
+from people import collective, write_plan
 from scipy import sparse
 
 from sqlmadp.mechanism import mechanism

@@ -17,8 +17,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from bound_plan import collective
-from people import STATES, write_plan
+from people import STATES, collective, write_plan
 
 from sqlmadp.mechanism import mechanism
 

@@ -26,7 +26,7 @@ from sqlmadp.table.rows import Rows
 
 
 def ways(columns: int, values: int, counts: list[int]) -> list[Rows]:
-    """Return all marginals of so many of the columns."""
+    """Return all marginals of the given numbers of columns."""
     partition = Partition.finest(values)
     names = [f"c{number:03}" for number in range(columns)]
     return [

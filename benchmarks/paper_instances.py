@@ -140,7 +140,7 @@ def _above(ratios: Sequence[float]) -> int:
 
 
 def _kept(file: Path | None) -> dict[str, list[float]]:
-    """Return what an earlier run kept."""
+    """Return the figures that an earlier run kept."""
     if file is None or not file.exists():
         return {}
     return dict(json.loads(line) for line in file.read_text().splitlines())

@@ -1,9 +1,14 @@
-"""The table of people that several benchmarks share, and the plans that they write."""
+"""What several benchmarks share: a table of people, plans over it, and a plan's analysts."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+
+from sqlmadp.files.plan import Plan
+from sqlmadp.mechanism.collective import Collective
+from sqlmadp.release.bound_plan import BoundPlan
 
 STATES = [f"S{number:02}" for number in range(51)]
 COLUMNS = {
@@ -65,3 +70,11 @@ def write_plan(
     path = folder / f"{source or 'plan'}.toml"
     path.write_text(plan)
     return path
+
+
+def collective(path: Path) -> Collective:
+    """Return the analysts of a plan; their errors are plain sums of squares, as in the paper."""
+    plan = replace(Plan.open(path), measure="squared")
+    known = BoundPlan.bind(plan).collective
+    # Without the cache on disk: what is measured is selection.
+    return Collective(known.workloads, known.shares, columns=known.columns)

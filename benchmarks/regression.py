@@ -29,7 +29,7 @@ import large_scopes
 import marginals_scale
 import paper_instances
 import sf1
-from bound_plan import collective
+from people import collective
 from threadpoolctl import threadpool_limits
 
 from sqlmadp.mechanism import MECHANISMS, mechanism

@@ -20,7 +20,7 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
-from bound_plan import collective
+from people import collective
 
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.fairness import outcome

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from sqlmadp.errors import SqlError
 from sqlmadp.sql.limits import DEFAULT
-from sqlmadp.sql.locked import locked_connection
 from sqlmadp.sql.read import Reader
+from sqlmadp.sql.sandbox import locked_connection
 from sqlmadp.sql.statements import Statement
 
 OUTSIDE = re.compile(

@@ -40,7 +40,7 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
 
 
 def module_graph() -> dict[str, dict[str, bool]]:
-    """Return what every module imports, and whether at its head."""
+    """Return the imports of every module, and whether each is at its head."""
     graph: dict[str, dict[str, bool]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         own = _name(path)

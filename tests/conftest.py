@@ -80,7 +80,7 @@ class PlanFolder:
         schema: str = "visits.toml",
         source: str = "visits.parquet",
     ) -> Path:
-        """Write a plan with one SQL file an analyst, and return its path."""
+        """Write a plan with one SQL file per analyst, and return its path."""
         lines = [
             f'schema = "{schema}"',
             f'source = "{source}"',

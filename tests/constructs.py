@@ -1,7 +1,7 @@
 """The constructs of SQL that the documentation lists, each with a statement that uses it.
 
 The table in ``docs/sql.md`` is made of this list by binding every statement, that of codes from
-``sqlmadp.sql.codes``, that of limits from ``sqlmadp.sql.limits``; tests compare them, so none can go
+``sqlmadp.sql.hints``, that of limits from ``sqlmadp.sql.limits``; tests compare them, so none can go
 stale.  Write them anew with ``python tests/constructs.py``.
 """
 
@@ -17,8 +17,8 @@ from people_table import DOMAIN
 from sqlmadp.errors import SqlError
 from sqlmadp.sql import limits
 from sqlmadp.sql.bind import bind, cuts
-from sqlmadp.sql.codes import CODES
 from sqlmadp.sql.evaluate import Evaluator
+from sqlmadp.sql.hints import CODES
 from sqlmadp.sql.statements import split
 
 PAGE = Path(__file__).parent.parent / "docs" / "sql.md"

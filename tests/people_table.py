@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import duckdb
 
-from sqlmadp.sql.locked import MACROS
+from sqlmadp.sql.sandbox import MACROS
 from sqlmadp.table.domain import Column, Domain, PublicTable
 
 FIRST_DAY, LAST_DAY = date(2020, 1, 29), date(2020, 2, 4)

@@ -21,7 +21,7 @@ STAGES = {
     "solve": {"errors", "table"},
     "workload": {"errors", "table"},
     "strategy": {"errors", "table", "solve"},
-    "mechanism": {"errors", "table", "solve", "strategy"},
+    "mechanism": {"errors", "table", "workload", "solve", "strategy"},
     "private": {"errors", "table"},
     "answer": {"errors", "table", "sql", "solve", "private"},
     "files": {"errors", "table", "sql", "mechanism", "private"},
@@ -47,7 +47,7 @@ ALLOWED = {
     "sqlglot": {"sql/", "private/"},
     "threadpoolctl": {"strategy/", "mechanism/", "release/", "experiment/"},
     "click": {"cli/"},
-    "rich": {"show/", "audit/show.py"},
+    "rich": {"show/", "audit/report.py"},
     "random": set(),
     "secrets": set(),
     "pickle": set(),
@@ -173,7 +173,7 @@ def test_text_is_parsed_as_sql_by_the_sql_layer_only():
         assert not (taken | called) & PARSING, module
 
 
-def test_the_privacy_boundary_holds_no_optimiser_and_no_claim_of_a_mechanism():
+def test_the_privacy_boundary_imports_no_optimiser():
     for module in MODULES:
         if layer(module) == "private":
             names = set(imports(module))

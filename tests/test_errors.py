@@ -35,7 +35,7 @@ def test_an_error_carries_what_it_is_given_and_is_empty_otherwise(kind):
     assert (told.code, told.hint, told.context) == (kind.code, "Do this.", {"file": "a"})
 
 
-def test_a_budget_that_is_exceeded_tells_the_numbers():
+def test_an_exceeded_budget_is_reported_with_its_numbers():
     error = BudgetExceededError(budget=Fraction(2), spent=Fraction(3, 2), asked=Fraction(1))
     assert error.code == "budget-exceeded"
     assert error.context == {"budget": 2, "spent": Fraction(3, 2), "asked": 1, "left": 1 / 2}
@@ -51,7 +51,7 @@ def test_mistakes_in_files_have_the_code_the_context_and_the_hint_of_the_first()
     assert error.problems[1].context == {"file": "b.sql"}
 
 
-def test_a_refused_statement_tells_a_program_what_it_tells_a_person(plans):
+def test_a_refusal_gives_a_program_what_it_gives_a_person(plans):
     path = plans.write({"ann": "SELECT COUNT(*)\nFROM visits WHERE agee > 3"})
     with pytest.raises(SqlError) as caught:
         Plan.open(path).preview("identity")
@@ -67,7 +67,7 @@ def test_a_refused_statement_tells_a_program_what_it_tells_a_person(plans):
     assert told["excerpt"] == error.context["excerpt"]
 
 
-def test_an_analyst_who_counts_nothing_is_told_so(plans):
+def test_an_analyst_who_counts_nothing_is_refused_with_that_reason(plans):
     path = plans.write(
         {"ann": "SELECT COUNT(*) FROM visits", "bob": "SELECT DISTINCT sex FROM visits"}
     )
@@ -102,7 +102,7 @@ def test_a_message_takes_at_most_two_kilobytes_whatever_is_quoted(name):
     assert "Did you mean " in str(problem)
 
 
-def test_all_mistakes_are_told_however_many_there_are():
+def test_all_mistakes_are_listed_however_many_there_are():
     problems = [Problem(file="a.sql", code="rows", message=f"mistake {n}") for n in range(500)]
     told = str(SqlError(problems))
     assert all(f"mistake {n}" in told.split("\n\n")[n] for n in range(500))
@@ -128,7 +128,7 @@ def test_all_mistakes_are_told_however_many_there_are():
     ],
 )
 @pytest.mark.parametrize("name", ["n" * 40_000, "\U0001f600" * 9_000])
-def test_what_is_refused_is_told_in_two_kilobytes(plans, statement, name):
+def test_a_refusal_fits_two_kilobytes(plans, statement, name):
     path = plans.write({"ann": statement.replace("{}", name).replace("{0}", name)})
     with pytest.raises(Error) as caught:
         Plan.open(path).preview("identity")
@@ -136,7 +136,7 @@ def test_what_is_refused_is_told_in_two_kilobytes(plans, statement, name):
     assert all(len(str(problem).encode()) <= 2048 for problem in problems)
 
 
-def test_a_plan_with_long_names_and_paths_is_told_in_two_kilobytes(plans):
+def test_messages_about_long_names_and_paths_fit_two_kilobytes(plans):
     path = plans.write({"ann": "SELECT COUNT(*) FROM visits"})
     written = path.read_text()
     for line in (

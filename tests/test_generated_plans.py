@@ -3,8 +3,9 @@
 import pytest
 from plan_generator import World
 from plan_runs import PlanRun, Tally, run_statements
+from quick import quick
 
-SEEDS = range(12)
+SEEDS = quick((3, 7, 8, 10), range(12))
 
 
 @pytest.fixture

@@ -56,6 +56,7 @@ def unpacked(tmp_path_factory):
     return folder / archive.name.removesuffix(".tar.gz")
 
 
+@pytest.mark.slow
 def test_the_sdist_installs_in_a_fresh_environment_and_passes_tests_there(unpacked, tmp_path):
     fresh = tmp_path / "fresh"
     venv.create(fresh, with_pip=False)
@@ -74,7 +75,7 @@ def test_the_sdist_installs_in_a_fresh_environment_and_passes_tests_there(unpack
     assert "skipped" not in said
 
 
-def test_the_sdist_holds_what_its_tests_and_documents_need_and_no_litter(unpacked):
+def test_the_sdist_contains_what_its_tests_and_documents_need_and_no_litter(unpacked):
     for name in ("README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md"):
         assert (unpacked / name).is_file()
     for folder in ("tests", "docs", "examples", "schemas", "benchmarks"):
@@ -84,7 +85,7 @@ def test_the_sdist_holds_what_its_tests_and_documents_need_and_no_litter(unpacke
     assert litter == []
 
 
-def test_the_wheel_holds_the_package_with_its_data_files_and_nothing_else(unpacked, tmp_path):
+def test_the_wheel_contains_the_package_with_its_data_files_and_nothing_else(unpacked, tmp_path):
     build = ("-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, unpacked)
     run(sys.executable, *build, cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
@@ -143,6 +144,7 @@ def _parts(version):
     return tuple(map(int, version.split(".")))
 
 
+@pytest.mark.slow
 def test_a_user_of_the_public_names_passes_a_strict_type_check(tmp_path):
     (tmp_path / "user.py").write_text(
         "from fractions import Fraction\n"

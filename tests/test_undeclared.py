@@ -48,7 +48,7 @@ class TestWhatIsNoted:
         ],
         ids=["filter", "key", "sum"],
     )
-    def test_wherever_it_stands_each_place_once(self, plans, sql):
+    def test_it_is_noted_once_per_place_wherever_that_is(self, plans, sql):
         assert len(set(notes(plans, sql))) == 1
         assert len(notes(plans, sql)) == sql.count("'F'")
 
@@ -82,7 +82,7 @@ class TestWhoIsTold:
         assert said.index("Did you mean 'f'?") < said.index("it charges epsilon")
         assert run("release", plans.path, "--quiet").stderr == ""
 
-    def test_machines_find_it_beside_the_errors_and_all_is_in_order(self, plans):
+    def test_json_has_it_next_to_the_errors(self, plans):
         figures = json.loads(run("check", plans.write({"alice": SLIP}), "--json").stdout)
         (note,) = figures["notes"]
         assert figures["ok"]

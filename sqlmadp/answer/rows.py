@@ -21,9 +21,14 @@ from sqlmadp.answer.reconstruct import Sums
 from sqlmadp.errors import OperationalError
 from sqlmadp.sql.bound import BoundQuery, PrivateBlock
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
-from sqlmadp.sql.locked import load_public, locked_connection, quote
-from sqlmadp.sql.sandbox import explain
-from sqlmadp.sql.stopwatch import TooSlowError, interrupted
+from sqlmadp.sql.sandbox import (
+    TooSlowError,
+    explain,
+    interrupted,
+    load_public,
+    locked_connection,
+    quote,
+)
 from sqlmadp.table.rows import Rows
 
 Matrix = NDArray[np.float64]

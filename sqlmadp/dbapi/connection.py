@@ -36,8 +36,16 @@ from sqlmadp.files.plan import Plan
 from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.certificate import Certificate
 from sqlmadp.sql.limits import Limits
-from sqlmadp.sql.parameters import Parameters, is_sql_text, with_parameters
-from sqlmadp.sql.statements import Statement, explained, handed_in, split, withdrawn
+from sqlmadp.sql.statements import (
+    Parameters,
+    Statement,
+    explained,
+    handed_in,
+    is_sql_text,
+    split,
+    with_parameters,
+    withdrawn,
+)
 
 MAX_COPIED = 300
 """Repeat statements of at most this many characters in a message, to be copied."""

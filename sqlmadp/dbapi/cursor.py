@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sqlmadp.answer.result import Result, TextTable, number
 from sqlmadp.errors import Error, InterfaceError, NotSupportedError, Warning
 from sqlmadp.sql.bind import BoundQuery
-from sqlmadp.sql.parameters import Parameters
+from sqlmadp.sql.statements import Parameters
 
 if TYPE_CHECKING:
     from sqlmadp.dbapi.connection import Connection

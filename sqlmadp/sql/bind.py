@@ -24,22 +24,19 @@ from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql.aggregates import LINEAR
 from sqlmadp.sql.blocks import private_block
 from sqlmadp.sql.bound import BoundQuery, PrivateBlock
-from sqlmadp.sql.dialects import DUCKDB
 from sqlmadp.sql.evaluate import EvaluationError, Evaluator, ManyValuesError, SlowExpressionError
+from sqlmadp.sql.grammar import DUCKDB
 from sqlmadp.sql.groups import TooManyCellsError, TooManyGroupsError
-from sqlmadp.sql.growth import LONGEST, overgrown
-from sqlmadp.sql.limits import DEFAULT, Limits, advice
+from sqlmadp.sql.hints import undeclared_values
+from sqlmadp.sql.limits import DEFAULT, LONGEST, Limits, advice, overgrown
 from sqlmadp.sql.linear import Kind, Tables, crossed_rows, shape_of
-from sqlmadp.sql.locked import quote
-from sqlmadp.sql.predicate import conjuncts, pieces
+from sqlmadp.sql.predicate import conjuncts, cuts_of, pieces, uses
 from sqlmadp.sql.read import Reading, deep_recursion
-from sqlmadp.sql.real import cuts_of, uses
 from sqlmadp.sql.resolve import Resolved
-from sqlmadp.sql.sandbox import ResultColumns, explain
+from sqlmadp.sql.sandbox import ResultColumns, explain, quote
 from sqlmadp.sql.split import Divided, divide
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Made, Node, column_names, parts_of, span, text
-from sqlmadp.sql.undeclared import undeclared_values
 from sqlmadp.table.domain import Domain
 
 __all__ = ["Binder", "BoundQuery", "bind", "bind_all", "bind_each", "cuts"]

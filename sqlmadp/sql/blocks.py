@@ -37,11 +37,10 @@ from sqlmadp.sql.groups import (
     tied,
 )
 from sqlmadp.sql.limits import Limits
-from sqlmadp.sql.locked import quote
-from sqlmadp.sql.predicate import conjuncts, guarded, masks
+from sqlmadp.sql.predicate import conjuncts, guarded, masks, uses
 from sqlmadp.sql.products import Term
-from sqlmadp.sql.real import uses
 from sqlmadp.sql.resolve import Resolved
+from sqlmadp.sql.sandbox import quote
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Node, call_of, column_names, span, text
 from sqlmadp.table.joint import joint_name
@@ -340,7 +339,8 @@ def _piece(
         argument = guarded(piece.value, here, evaluator.argument)
         shown = partial(evaluator.with_texts, node=piece.value)
         return _histogram(argument, piece.ordered, sets, chosen, shown)
-    if (found := guarded(piece.value, here, evaluator.terms)) is not None:
+    found = guarded(piece.value, here, evaluator.terms)
+    if found is not None and not _is_tied(piece.value, sets, chosen, evaluator):
         return BoundPiece("sum", _sums(sets, chosen, found.terms, evaluator), bounds=found.bounds)
     argument = guarded(piece.value, here, evaluator.argument)
     if not np.isfinite(argument.numbers).all() or argument.type in NO_NUMBERS:
@@ -356,6 +356,20 @@ def _piece(
     return BoundPiece(
         "sum", tuple(value_rows(groups, chosen, values) for groups in sets), bounds=bounds
     )
+
+
+def _is_tied(
+    value: Node, sets: Sequence[Groups], chosen: Sequence[Factor], evaluator: Evaluator
+) -> bool:
+    """Tell whether a condition or key mixes columns that are summed, as ``a - b WHERE a > b`` does.
+
+    Then a joint column has far fewer vertices than their single columns.
+    """
+    names = column_names(value)
+    factors = [*chosen, *(each.factor for groups in sets for each in groups.components)]
+    sizes = [evaluator.domain.column(name).size for name in names]
+    mixed = any(len(names & set(factor.columns)) > 1 for factor in factors)
+    return mixed and math.prod(sizes) <= JOINT_VALUES
 
 
 def _histogram(

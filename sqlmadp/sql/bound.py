@@ -19,10 +19,10 @@ from sqlmadp.errors import Problem
 from sqlmadp.sql.aggregates import PieceKind
 from sqlmadp.sql.dialects import kind_of_dialect
 from sqlmadp.sql.evaluate import Argument, Texts
+from sqlmadp.sql.hints import Undeclared
 from sqlmadp.sql.linear import Kind
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.undeclared import Undeclared
 from sqlmadp.table.domain import PublicTable
 from sqlmadp.table.rows import Rows
 
@@ -160,7 +160,10 @@ class BoundQuery:
         read = self.statement.problem(
             "read-as",
             f"read as: {self.read_as}",
-            hint=f"{dialect} is a {kind_of_dialect(dialect)} dialect.",
+            hint=f"{dialect} is a verified dialect."
+            if kind_of_dialect(dialect) == "verified"
+            else f"{dialect} is a translated dialect, not a verified one: check that this means "
+            "what you ask.",
         )
         return (read, *slips)
 

@@ -1,35 +1,183 @@
 """Checking expressions: names against the domain, all else against the allow-list.
 
-Every mistake is collected with the place where it stands, why it is one, and a way out.
+Every node of sqlglot's tree must be of a listed class, with no argument that is not known here, and
+every function must be listed by name.  A listed function depends on its arguments alone: not on the
+clock, the session, the settings or chance.  Whatever is not listed is refused.
+
+Every mistake is collected with its place, why it is one, and a way out.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Final, Literal
 
 from sqlglot import exp
 
 from sqlmadp.errors import Problem
 from sqlmadp.sql import hints
 from sqlmadp.sql.aggregates import PRIVATE, QUANTILES, arguments, canonical, is_count_star
-from sqlmadp.sql.allowed import (
-    AROUND,
-    CLOCK_AND_SESSION,
-    EXPRESSIONS,
-    FUNCTIONS,
-    OUTER_AGGREGATES,
-    SPECIAL,
-    TYPES,
-    WINDOWS,
-    has_only_known_arguments,
-)
+from sqlmadp.sql.grammar import Prefix
 from sqlmadp.sql.names import Records
-from sqlmadp.sql.statements import Span, Statement
-from sqlmadp.sql.tree import Call, Node, call_of, children, parts_of, span
+from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.tree import Call, Lookup, Node, Span, call_of, children, parts_of, span
 from sqlmadp.table.domain import Domain
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_OPERANDS = frozenset({"this", "expression"})
+EXPRESSIONS: Final[dict[type[exp.Expr], frozenset[str]]] = {
+    exp.Column: _words("this table"),
+    exp.Literal: _words("this is_string"),
+    exp.ByteString: _words("this"),
+    exp.RawString: _words("this"),
+    exp.Boolean: _words("this"),
+    exp.Null: frozenset(),
+    exp.Not: _words("this"),
+    exp.Neg: _words("this"),
+    exp.BitwiseNot: _words("this"),
+    Prefix: _words("this sign"),
+    **dict.fromkeys((exp.And, exp.Or), _OPERANDS),
+    **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE), _OPERANDS),
+    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ), _OPERANDS),
+    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod), _OPERANDS),
+    exp.DPipe: _OPERANDS | {"safe"},
+    exp.Div: _OPERANDS | {"typed", "safe"},
+    exp.Pow: _OPERANDS | {"sign"},
+    **dict.fromkeys((exp.BitwiseAnd, exp.BitwiseOr), _OPERANDS),
+    **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), _OPERANDS),
+    **dict.fromkeys((exp.Like, exp.ILike), _OPERANDS | {"negate"}),
+    **dict.fromkeys((exp.Glob, exp.SimilarTo, exp.StartsWith), _OPERANDS),
+    **dict.fromkeys((exp.RegexpLike, exp.RegexpFullMatch), _OPERANDS),
+    exp.Escape: _OPERANDS,
+    exp.Is: _OPERANDS | {"negate"},
+    exp.In: _words("this expressions"),
+    exp.Between: _words("this low high"),
+    exp.Case: _words("this ifs default"),
+    exp.If: _words("this true"),
+    exp.Cast: _words("this to"),
+    exp.TryCast: _words("this to safe"),
+    exp.Interval: _words("this unit"),
+    exp.Bracket: _words("this expressions offset safe returns_list_for_maps"),
+    exp.Slice: _OPERANDS | {"step"},
+    exp.Array: _words("expressions bracket_notation named"),
+    exp.Anonymous: _words("this expressions"),
+    exp.Filter: _OPERANDS,
+    exp.WithinGroup: _OPERANDS,
+    Lookup: _words("this source alias where exists"),
+}
+"""Every expression that may occur over records, with its arguments."""
+
+AROUND: Final[dict[type[exp.Expr], frozenset[str]]] = {
+    exp.Star: _words("except_ replace"),
+    exp.Subquery: _words("this"),
+    exp.Exists: _words("this"),
+    exp.Any: _words("this"),
+    exp.All: _words("this"),
+    exp.In: _words("this expressions query"),
+    exp.IgnoreNulls: _words("this"),
+    exp.RespectNulls: _words("this"),
+    exp.Window: _words("this partition_by order spec over"),
+}
+"""What may occur over answers besides."""
+
+QUERIES: Final[dict[type[exp.Expr], frozenset[str]]] = {
+    exp.Select: _words(
+        "with_ expressions distinct from_ joins where group having qualify order limit offset"
+    ),
+    **dict.fromkeys(
+        (exp.Union, exp.Except, exp.Intersect),
+        _words("with_ this expression distinct by_name order limit offset"),
+    ),
+    exp.Subquery: _words("this alias with_ order limit offset joins"),
+    exp.With: _words("expressions"),
+    exp.CTE: _words("this alias materialized"),
+    exp.Table: _words("this alias joins"),
+    exp.Values: _words("expressions alias"),
+    exp.Join: _words("this on side kind using method"),
+    exp.Group: _words("expressions all"),
+    exp.Limit: _words("expression limit_options"),
+    exp.Fetch: _words("direction count limit_options"),
+    exp.LimitOptions: _words("percent"),
+    exp.Offset: _words("expression"),
+    exp.Distinct: _words("on expressions"),
+}
+"""Every part of a query around its expressions, with its arguments."""
+
+
+def has_only_known_arguments(node: Node, known: dict[type[exp.Expr], frozenset[str]]) -> bool:
+    """Return whether a node is of a known class, with no argument that is not understood here."""
+    names = known.get(type(node))
+    return names is not None and all(
+        name in names for name, value in node.args.items() if value not in (None, False, [], "")
+    )
+
+
+TYPES: Final = frozenset({"double precision", "character varying"}) | _words(
+    """
+    bool boolean logical tinyint int1 smallint int2 short integer int int4 signed bigint int8
+    long hugeint int128 utinyint uint8 usmallint uint16 uinteger uint32 ubigint uint64 uhugeint
+    uint128 decimal numeric dec float float4 real double float8 varchar char bpchar text string
+    date time timestamp datetime timestamp_s timestamp_ms timestamp_us timestamp_ns interval
+    """
+)
+"""The types that may be cast to.  TIMESTAMPTZ is not: it follows the session's time zone."""
+
+FUNCTIONS: Final = _words(
+    """
+    abs acos acosh add ascii asin asinh atan atan2 atanh base64 bin bit_count bit_length cbrt
+    ceil ceiling century char_length character_length chr concat concat_ws contains cos cosh cot
+    damerau_levenshtein date_add date_diff date_part date_sub date_trunc datediff datepart datesub
+    datetrunc day dayname dayofmonth dayofweek dayofyear days_in_month decade degrees divide
+    editdist3 ends_with epoch epoch_ms epoch_ns epoch_us era even exp factorial fdiv floor fmod
+    format gamma gcd greatest greatest_common_divisor hamming hex hour if ilike_escape instr
+    isfinite isinf isnan isodow isoyear jaccard jaro_similarity jaro_winkler_similarity julian
+    last_day lcase lcm least least_common_multiple left left_grapheme len length length_grapheme
+    levenshtein lgamma like_escape list_contains list_has list_value ln log log10 log2 lower lpad
+    ltrim make_date make_time make_timestamp md5 microsecond millennium millisecond minute mod
+    month monthname multiply nextafter nfc_normalize not_ilike_escape not_like_escape nullif
+    octet_length ord overlay pi position pow power prefix printf quarter radians regexp_escape
+    regexp_extract regexp_full_match regexp_matches regexp_replace repeat replace reverse right
+    right_grapheme round round_even roundbankers rpad rtrim second sha1 sha256 sign signbit sin
+    sinh split_part sqrt starts_with strftime strip_accents strlen strpos strptime substr substring
+    substring_grapheme subtract suffix tan tanh time_bucket to_base to_binary to_centuries to_days
+    to_decades to_hex to_hours to_microseconds to_millennia to_milliseconds to_minutes to_months
+    to_quarters to_seconds to_weeks to_years translate trim trunc try_strptime typeof ucase unicode
+    upper week weekday weekofyear width_bucket xor year yearweek
+    """
+)
+"""The scalar functions that may be used."""
+
+SPECIAL: Final = _words("coalesce try")
+"""What reads like a function and is none to DuckDB."""
+
+OUTER_AGGREGATES: Final = PRIVATE | _words(
+    """
+    min max arg_min arg_max min_by max_by argmin argmax first last any_value arbitrary bool_and
+    bool_or bit_and bit_or bit_xor product geomean geometric_mean skewness kurtosis entropy mad
+    string_agg group_concat listagg list array_agg histogram sum_no_overflow
+    """
+)
+"""The aggregates over answers that may be used."""
+
+WINDOWS: Final = OUTER_AGGREGATES | _words(
+    """
+    row_number rank dense_rank rank_dense percent_rank cume_dist ntile lead lag first_value
+    last_value nth_value fill
+    """
+)
+"""The window functions over answers that may be used."""
+
+CLOCK_AND_SESSION: Final = _words(
+    """
+    current_date current_time current_timestamp localtime localtimestamp current_user user
+    session_user current_role current_catalog current_schema
+    """
+)
+"""Words that read like columns but ask for the clock or the session."""
 
 MOST_PROBLEMS = 50
 """Stop looking at a statement after this many mistakes: nobody mends more of them at once."""
@@ -87,7 +235,7 @@ class ExpressionChecker:
         self.problems: list[Problem] = []
         self.statement, self.domain, self._functions = statement, domain, functions
         self.records: Records | None = None
-        """The columns that names stand for, where they are known."""
+        """The columns that names refer to, where they are known."""
         self.aliases: set[str] = set()
         """The names that the SELECT gives to its result columns."""
 
@@ -222,7 +370,7 @@ class ExpressionChecker:
         *qualifier, name = parts_of(node)
         qualifiers = self.records.qualifiers
         if len(qualifier) == 1 and qualifier[0].casefold() not in map(str.casefold, qualifiers):
-            hint = nearest(qualifier[0], qualifiers)
+            hint = hints.nearest(qualifier[0], qualifiers)
             self.refuse("unknown-table", f"there is no table {qualifier[0]!r}", hint, span(node))
         elif self._is_known(parts_of(node), self.records):
             return
@@ -243,7 +391,7 @@ class ExpressionChecker:
         return is_alias or records.find(names) is not None
 
     def _column_hint(self, name: str, at: Span | None, known: list[str]) -> str:
-        if near := nearest(name, known):
+        if near := hints.nearest(name, known):
             return near
         text = self.statement.text
         compared = at and re.search(r"(=|<>|!=|\bIN\s*\(|,)\s*$", text[: at[0]], re.IGNORECASE)
@@ -292,8 +440,8 @@ class ExpressionChecker:
         if over == "records":
             self.refuse(
                 "misplaced-aggregate",
-                f"{shown} cannot stand in WHERE, GROUP BY, FILTER or another aggregate",
-                "Conditions on counts belong into HAVING.",
+                f"{shown} is not allowed in WHERE, GROUP BY, FILTER or another aggregate",
+                "Conditions on counts belong in HAVING.",
                 at,
             )
         elif call.distinct:
@@ -340,11 +488,13 @@ class ExpressionChecker:
             self.refuse("function", f"the function {name} is not supported", "", at)
         else:
             known = _ELSEWHERE.get(name)
-            hint = f"In DuckDB it is {known}." if known else nearest(name, FUNCTIONS | PRIVATE)
+            hint = (
+                f"In DuckDB it is {known}." if known else hints.nearest(name, FUNCTIONS | PRIVATE)
+            )
             self.refuse("unknown-function", f"there is no function {name!r}", hint, at)
 
     def _instead(self, name: str, at: Span | None) -> str:
-        """Return what to ask for instead of an aggregate that a single record decides."""
+        """Return the hint for an aggregate that a single record decides."""
         call = self._source(name, at)
         value = call.partition("(")[2].removesuffix(")") or "..."
         bare = value.strip().removeprefix('"').removesuffix('"').replace('""', '"')
@@ -371,10 +521,3 @@ class ExpressionChecker:
             "Write the value itself, for example DATE '2024-01-31'.",
             at,
         )
-
-
-def nearest(name: str, known: Iterable[str], shown: Callable[[str], str] = hints.shown_name) -> str:
-    """Return advice that names the known word nearest to ``name``; empty if none is near."""
-    by_fold = {candidate.casefold(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.casefold(), by_fold, n=1)
-    return f"Did you mean {shown(by_fold[close[0]])}?" if close else ""

@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 
 from sqlmadp.sql.groups import Factor, Integers, TooManyCellsError
 from sqlmadp.sql.limits import DEFAULT, Limits
-from sqlmadp.sql.locked import quote
 from sqlmadp.sql.products import Terms, terms_of
-from sqlmadp.sql.sandbox import Sandbox, explain
-from sqlmadp.sql.stopwatch import TooSlowError
+from sqlmadp.sql.sandbox import Sandbox, TooSlowError, explain, quote
 from sqlmadp.sql.tree import Node, column_names, text
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
@@ -507,6 +505,9 @@ def _value_sql(column: Column) -> tuple[str, list[object]]:
         case "decimal":
             step = f"CAST(range + ({column.ordinal_bounds[0]}) AS DOUBLE)"
             return f"{step} / {10**column.decimals}", []
+        case "timestamp":
+            seconds = f"(range + ({column.ordinal_bounds[0]})) * {column.every}"
+            return f"make_timestamp({seconds} * 1000000)", []
         case "date":
             return f"DATE '{column.minimum}' + CAST(range AS INTEGER)", []
         case _:

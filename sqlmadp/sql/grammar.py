@@ -17,6 +17,7 @@ import threading
 from typing import Any, ClassVar, Final, cast
 
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.generators.duckdb import DuckDBGenerator
@@ -401,6 +402,14 @@ class Grammar(DuckDB):
 
 
 GRAMMAR = Grammar()
+DUCKDB: Final = "duckdb"
+
+
+def grammar_of(dialect: str) -> Dialect:
+    """Return sqlglot's grammar of a dialect."""
+    return GRAMMAR if dialect == DUCKDB else Dialect.get_or_raise(dialect)
+
+
 _own = threading.local()  # A generator for each thread, since it remembers what it writes.
 
 

@@ -1,22 +1,119 @@
-"""Hints: statements that a refusal offers instead, whole and quoted, so that they can be run.
+"""Hints: the codes of refusals, statements offered instead, and notes on likely slips.
 
-Every statement here is made of the schema's own names, and must itself be accepted.
+A code stays the same when a message is put better, so programs may rely on it: it is ``error.code``
+in Python and ``code`` in ``sqlmadp check --json``.  The table in docs/sql.md is made from the list.
+
+A statement that is offered instead is whole and quoted, so that it can be run.  It is made of the
+schema's own names, and must itself be accepted.
 """
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING, Final
 
 import duckdb
+from sqlglot import exp
 
-from sqlmadp.sql.locked import quote
+from sqlmadp.sql.sandbox import quote
+from sqlmadp.sql.tree import Node, Span, constant, span, walk
 from sqlmadp.table.domain import Column, Domain
+
+if TYPE_CHECKING:
+    from sqlmadp.sql.resolve import Resolved
+
+CODES: Final = {
+    # The file.
+    "unreadable-file": "a file of statements cannot be read",
+    "no-statement": "a file holds no statement",
+    "nothing-asked": "an analyst has handed in nothing yet",
+    "nothing-counted": "no statement of an analyst counts anything",
+    "bad-name": "a name that no statement can have",
+    "duplicate-name": "two statements of one analyst have the same name",
+    "bad-weight": "a weight that is no number above 0",
+    # What can be read at all.
+    "syntax": "DuckDB cannot parse it, or the form of the query is not supported",
+    "not-a-select": "something else than a SELECT",
+    "parameter": "a parameter without a value, or a value that SQL does not have",
+    "duckdb": "DuckDB itself refuses the statement, with DuckDB's reason",
+    "construct": "a construct that is not on the allow-list",
+    "unfaithful": "a construct that DuckDB would read differently once it is taken apart",
+    "dialect": "no dialect, or a construct of one that does not mean the same in DuckDB",
+    "pivot": "PIVOT",
+    "recursive-cte": "a recursive CTE",
+    "lambda": "a lambda function",
+    "collation": "a collation",
+    "positional-reference": "a column by its number, #1",
+    "sample": "sampling, which is not the same every time",
+    # Names.
+    "unknown-table": "a table that is not declared",
+    "unknown-column": "a column that is not there",
+    "unknown-function": "a function that DuckDB does not have",
+    "ambiguous-name": "a name that can be read in two ways",
+    "no-table": "the private table is not read at all",
+    # What is asked of records.
+    "rows": "rows of individuals",
+    "window": "a window over single records",
+    "limit-records": "LIMIT over single records",
+    "private-subquery": "a condition on records that depends on another answer",
+    "min-max": "an aggregate that a single record decides",
+    "count-distinct": "DISTINCT inside an aggregate",
+    "aggregate": "another aggregate that is not answered",
+    "misplaced-aggregate": "an aggregate inside a condition on records",
+    "count-star": "a star in an aggregate other than COUNT(*)",
+    "not-grouped": "a column that is neither grouped by nor counted",
+    "grouping": "GROUPING() of something that is not a group key",
+    "key-type": "groups by a nested type",
+    "quantile": "a quantile that is no constant between 0 and 1",
+    "sum-type": "a sum or mean of what is no number",
+    "real-column": "a real column that is neither compared with constants nor binned",
+    "not-cut": "a constant at which the release did not cut a real column",
+    "join": "a join that could count a record twice, or joins records with records",
+    "table-function": "a table function, which could read files",
+    "nondeterministic": "a function of the clock, the session or chance",
+    "function": "a function, or a form of it, that is not on the allow-list",
+    "type": "a cast to a type that is not on the allow-list",
+    "evaluation": "an expression that fails on a declared value",
+    # What runs over answers.
+    "outer": "the SQL around the private blocks cannot run over answers",
+    "type-changed": "a result column that would have another type over answers",
+    "limit": "LIMIT or OFFSET that is no constant",
+    "not-covered": "the release does not measure what is asked",
+    "fails-on-answers": "the rows cannot be made from every answer, such as a negative one",
+    # Limits.
+    "too-many-statements": "more statements in a file than the limit",
+    "too-long": "a statement with more characters than the limit",
+    "too-deep": "more expressions inside each other than the limit",
+    "too-large": "more parts than the limit, once aliases are replaced",
+    "in-list": "a longer list of values or terms than the limit",
+    "too-many-cells": "an expression or aggregate of more cells than the limit",
+    "too-many-groups": "more groups than the limit",
+    "too-many-entries": "more numbers in all queries of a plan than the limit",
+    "scope-too-large": "statements over the same columns that together tell more cells apart than "
+    "the limits allow",
+    "scopes-too-large": "statements over different columns that together take more coordinates "
+    "than can be worked with",
+    "not-selectable": "what to measure cannot be selected; of all statements this one tells most "
+    "values apart",
+    "too-many-cuts": "more bins of a real column than the limit",
+    "too-long-text": "an expression that could make very long text",
+    "slow-pattern": "a pattern or comparison of text that could take very long",
+    "too-slow": "an expression that takes longer than the limit",
+    # Notes.
+    "read-as": "a note: how a statement in another dialect was read",
+    "undeclared-value": "accepted with a note: a value that the schema does not declare",
+    "quantile-resolution": "accepted with a note: a quantile that merges neighbouring values",
+}
+"""Code and meaning of every kind of refusal, and of what is noted."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 BINS = 10
-"""About so many bins are offered for a real column."""
+"""Offer about this many bins of a real column."""
 
 
 @cache
@@ -33,6 +130,13 @@ def shown_name(name: str) -> str:
     """Return a name as SQL needs it: in quotes unless it is a plain word."""
     plain = _PLAIN.fullmatch(name) and name.casefold() not in _keywords()
     return name if plain else quote(name)
+
+
+def nearest(name: str, known: Iterable[str], shown: Callable[[str], str] = shown_name) -> str:
+    """Return advice that names the known word nearest to ``name``; empty if none is near."""
+    by_fold = {candidate.casefold(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.casefold(), by_fold, n=1)
+    return f"Did you mean {shown(by_fold[close[0]])}?" if close else ""
 
 
 def counts(domain: Domain, column: str | None = None) -> str:
@@ -94,3 +198,76 @@ def _width(column: Column) -> str:
         return "1"
     exponent = math.floor(math.log10(span))
     return f"{10.0**exponent:.15g}" if 10.0**exponent > 0 else "1"
+
+
+# Undeclared values: WHERE ward = 'cardiology', where the schema says 'Cardiology'.  No record that
+# is counted has such a value, so the comparison is most likely a slip.  It means something to
+# DuckDB, so it is accepted and noted.  A note depends on the schema and the statement alone.
+
+COMPARED = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In)
+"""Comparisons that ask for a value itself."""
+
+LISTED = 5
+"""Declared values that a note lists."""
+
+
+@dataclass(frozen=True)
+class Undeclared:
+    """A value that a statement compares a column with, and the schema does not declare."""
+
+    message: str
+    hint: str
+    span: Span | None
+
+
+def undeclared_values(resolved: Resolved, domain: Domain) -> Iterator[Undeclared]:
+    """Yield every constant that no declared value of the column beside it equals."""
+    columns = {column.name: column for column in domain.columns}
+    for node in (*resolved.predicates(), *resolved.keys, *resolved.values()):
+        for part in walk(node):
+            for name, value in _compared(part):
+                text = constant(value)
+                if not _is_declared(columns[name], value):
+                    shown = repr(text) if value.is_string else text
+                    yield Undeclared(
+                        f"the schema declares no value {shown} of {name!r}, so none is counted",
+                        _declared(columns[name], text),
+                        span(value),
+                    )
+
+
+def _compared(node: Node) -> Iterator[tuple[str, Node]]:
+    """Yield the column and each of the constants that it is compared with."""
+    if isinstance(node, exp.Case) and node.this is not None:
+        sides = [node.this, *(branch.this for branch in node.args["ifs"])]
+    elif isinstance(node, COMPARED):
+        sides = [node.this, *(node.expressions if isinstance(node, exp.In) else [node.expression])]
+    else:
+        return
+    columns = [side for side in sides if isinstance(side, exp.Column)]
+    if len(columns) == 1 and not columns[0].table:  # A public column has a qualifier.
+        yield from ((columns[0].name, side) for side in sides if constant(side))
+
+
+def _is_declared(column: Column, value: Node) -> bool:
+    """Return whether a constant is a declared value, or of a kind that is not looked into."""
+    text = constant(value)
+    if column.sql_type == "VARCHAR" and value.is_string:
+        return text in column.values
+    if column.sql_type == "BIGINT" and text.removeprefix("-").isdigit() and not value.is_string:
+        low, high = column.ordinal_bounds if not column.values else (0, 0)
+        return int(text) in column.values if column.values else low <= int(text) <= high
+    return True
+
+
+def _literal(value: str) -> str:
+    escaped = value.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _declared(column: Column, text: str) -> str:
+    if not column.values:
+        return f"It declares {column.minimum} to {column.maximum}."
+    listed = ", ".join(repr(value) for value in column.values[:LISTED])
+    more = ", ..." if len(column.values) > LISTED else ""
+    return nearest(text, map(str, column.values), _literal) or f"It declares {listed}{more}."

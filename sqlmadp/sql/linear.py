@@ -20,7 +20,7 @@ from enum import IntEnum
 
 from sqlglot import exp
 
-from sqlmadp.sql.allowed import OUTER_AGGREGATES
+from sqlmadp.sql.check import OUTER_AGGREGATES
 from sqlmadp.sql.tree import Call, Node, call_of, children, is_integer, parts_of, walk
 
 

@@ -1,26 +1,58 @@
-"""Predicates: three-valued logic over declared values.
+"""Predicates: three-valued logic over declared values, and where conditions cut real columns.
 
 A predicate is split at AND, OR and NOT into its largest pieces of a single column; a piece
 that mixes columns is left whole.  The terms of one AND or OR that look at the same column are one
 piece, so that a chain of a thousand terms is evaluated a few times, not a thousand times.  DuckDB
-evaluates every piece over its own columns, and
-the pieces are put together by Kleene's logic:
+evaluates every piece over its own columns, and the pieces are put together by Kleene's logic:
 
     FALSE < NULL < TRUE        AND = min        OR = max        NOT reverses the order
+
+A real column has no list of values; its cells are what the statements' own constants cut out
+(see ``table.domain``).  An expression is the same everywhere inside such a cell if the column
+occurs only in
+
+    a comparison with constants        income < 1000,  income BETWEEN 10 AND 20,  2 * income > 7
+    a step function                    FLOOR(income / 1000),  ROUND(income, -3),  WIDTH_BUCKET(...)
+    IS [NOT] NULL
+
+In the last two of the comparisons, and in a step function, the column goes through a chain of
+monotone operations with constants.  DuckDB's own values of the chain say where it steps: dividing
+the interval between two numbers until they are neighbours in DOUBLE finds each step exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
+from sqlmadp.sql import hints
 from sqlmadp.sql.evaluate import TRUE, EvaluationError, Evaluator
+from sqlmadp.sql.grammar import Prefix
 from sqlmadp.sql.groups import Factor, align
-from sqlmadp.sql.tree import Node, case, column_names, conjunction, connected_by, negation, terms
+from sqlmadp.sql.limits import advice
+from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.tree import (
+    Node,
+    binary,
+    call_of,
+    case,
+    children,
+    column_names,
+    conjunction,
+    connected_by,
+    integer,
+    is_constant,
+    negation,
+    span,
+    terms,
+)
+from sqlmadp.table.domain import Domain
 
 Found = TypeVar("Found")
 
@@ -132,3 +164,209 @@ def _alike(nodes: Sequence[Node]) -> list[list[int]]:
 
 def _whole(kind: type[exp.Expr], nodes: Sequence[Node]) -> Node:
     return nodes[0] if len(nodes) == 1 else connected_by(kind, nodes)
+
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+_NUMBERS = frozenset(
+    {*_INTEGERS, *("U" + name for name in _INTEGERS), "FLOAT", "DOUBLE", "DECIMAL"}
+)
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Neg: "-",
+    Prefix: "+",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "//",
+}
+_ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "greatest", "least"})
+_STEPS = frozenset({"floor", "ceil", "ceiling", "trunc", "round", "//", "width_bucket"})
+_FIRST = frozenset({"/", "//", "round", "width_bucket"})
+"""Functions that are monotone in their first operand only."""
+_MONOTONE = frozenset({*_ARITHMETIC, *_STEPS, "sqrt"})
+_STEP_TYPES = frozenset({"tinyint", "smallint", "int", "integer", "bigint", "hugeint", "int8"})
+
+
+_FAN, _AT_ONCE = 64, 4096
+"""Cut an interval into at most this many, and ask for about this many values at once."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """One place where a real column is told apart."""
+
+    column: str
+    expression: Node
+    """A constant that the bare column is compared with, or a step function of the column."""
+    steps: bool
+
+
+def uses(node: Node, statement: Statement, domain: Domain) -> Iterator[Use]:
+    """Yield where an expression tells the values of real columns apart; refuse other uses."""
+    if not any(domain.column(name).type == "real" for name in column_names(node)):
+        return
+    name = _chain(node, domain)
+    if name is not None:
+        if not _is_stepped(node):
+            raise _refusal(node, statement, name, domain)
+        yield Use(name, node, steps=True)
+        return
+    operands = children(node)
+    chains = {place: found for place, o in enumerate(operands) if (found := _chain(o, domain))}
+    if len(chains) == 1 and _tests_null(node) and isinstance(operands[0], exp.Column):
+        return
+    if len(chains) == 1 and _compares(node):
+        ((place, name),) = chains.items()
+        others = [other for number, other in enumerate(operands) if number != place]
+        if not any(column_names(other) for other in others):
+            bare = isinstance(operands[place], exp.Column)
+            for other in others:
+                yield Use(name, other if bare else _side(operands[place], other), steps=not bare)
+            return
+    for part in operands:
+        yield from uses(part, statement, domain)
+
+
+def cuts_of(use: Use, evaluator: Evaluator, statement: Statement) -> list[float]:
+    """Return the numbers at which a use cuts its column."""
+    if not use.steps:
+        value = _constant(use, evaluator, statement)
+        return [] if value is None else [value]
+    try:
+        found = evaluator.remembered(use.expression, lambda: _steps(use, evaluator, statement))
+    except EvaluationError as error:
+        raise statement.refuse("evaluation", error.message, span=span(use.expression)) from None
+    return found
+
+
+def _constant(use: Use, evaluator: Evaluator, statement: Statement) -> float | None:
+    """Return the number that a real column is compared with; None for NULL."""
+    try:
+        value, kind = evaluator.constant(use.expression)
+    except EvaluationError as error:
+        raise statement.refuse("evaluation", error.message, span=span(use.expression)) from None
+    if not is_constant(use.expression) and kind.partition("(")[0] not in (*_NUMBERS, '"NULL"'):
+        # DuckDB reads a text literal as a number here, but compares other types their own way.
+        raise statement.refuse(
+            "real-column",
+            f"the real column {use.column!r} is compared with a {kind}",
+            hint="Compare it with a number.",
+            span=span(use.expression),
+        )
+    return value
+
+
+# Chains of monotone operations.
+
+
+def _chain(node: Node, domain: Domain) -> str | None:
+    """Return the real column that an expression is a monotone function of, if it is one."""
+    if isinstance(node, exp.Column):
+        real = not node.table and domain.column(node.name).type == "real"
+        return node.name if real else None
+    if isinstance(node, exp.Cast):
+        plain = _type(node) in (*_STEP_TYPES, "double") and not isinstance(node, exp.TryCast)
+        return _chain(node.this, domain) if plain else None
+    if _name(node) not in _MONOTONE:
+        return None
+    operands = children(node)
+    inner = [place for place, operand in enumerate(operands) if column_names(operand)]
+    if len(inner) != 1 or (inner[0] > 0 and _name(node) in _FIRST):
+        return None
+    return _chain(operands[inner[0]], domain)
+
+
+def _name(node: Node) -> str:
+    """Return the name of a function or operator; empty for anything else."""
+    call = call_of(node)
+    return _OPERATORS.get(type(node), "") if call is None else call.name
+
+
+def _type(node: exp.Cast) -> str:
+    return str(node.args["to"].args.get("spelled", "")).lower()
+
+
+def _is_stepped(node: Node) -> bool:
+    """Return whether a chain takes few values, so that it can be told where they change."""
+    if isinstance(node, exp.Cast) and _type(node) in _STEP_TYPES:
+        return True
+    return _name(node) in _STEPS or any(_is_stepped(child) for child in children(node))
+
+
+def _side(chain: Node, constant: Node) -> Node:
+    """Return on which side of a constant a chain is."""
+    return case(
+        [
+            (binary(exp.LT, chain, constant), integer(0)),
+            (binary(exp.EQ, chain, constant), integer(1)),
+            (binary(exp.GT, chain, constant), integer(2)),
+        ]
+    )
+
+
+def _steps(use: Use, evaluator: Evaluator, statement: Statement) -> list[float]:
+    """Return every number at which a step function takes another value than just below."""
+    edges = evaluator.domain.column(use.column).edges
+    limit = evaluator.limits.cuts
+    ends = _ordered(np.array([edges[0], edges[-1]]))
+    low, high = ends[:1], ends[1:]
+    at_low, at_high = (evaluator.along(use.column, use.expression, _number(e)) for e in (low, high))
+    while True:
+        differ = ~_same(at_low, at_high)
+        low, high, at_low, at_high = low[differ], high[differ], at_low[differ], at_high[differ]
+        if len(low) > limit:
+            raise statement.refuse(
+                "too-many-cuts",
+                f"the column {use.column!r} would be cut at more than {limit:,} places",
+                hint=f"Use wider bins. {advice('cuts')}",
+                span=span(use.expression),
+            )
+        if (high - low <= 1).all():
+            return [float(value) for value in np.sort(_number(high))]
+        # Few intervals are cut into many at once, since asking DuckDB takes longer than working.
+        fan = np.uint64(max(2, min(_FAN, _AT_ONCE // len(low))))
+        part = np.arange(1, fan, dtype=np.uint64)[:, None]
+        width = high - low
+        inner = low + width // fan * part + width % fan * part // fan
+        at_inner = evaluator.along(use.column, use.expression, _number(inner.reshape(-1)))
+        ends = np.vstack([low, inner, high])
+        at_ends = np.vstack([at_low, at_inner.reshape(inner.shape), at_high])
+        low, high = ends[:-1].reshape(-1), ends[1:].reshape(-1)
+        at_low, at_high = at_ends[:-1].reshape(-1), at_ends[1:].reshape(-1)
+        # Cutting neighbours once more leaves empty intervals, which never differ.
+
+
+def _same(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return np.asarray((left == right) | (np.isnan(left) & np.isnan(right)))
+
+
+def _ordered(values: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Return numbers as integers in the same order; neighbours in DOUBLE differ by 1."""
+    bits = (values + 0.0).view(np.uint64)  # -0.0 becomes 0.0.
+    top = np.uint64(1 << 63)
+    return np.where(bits & top, ~bits, bits | top)
+
+
+def _number(ordered: NDArray[np.uint64]) -> NDArray[np.float64]:
+    top = np.uint64(1 << 63)
+    return np.where(ordered & top, ordered ^ top, ~ordered).view(np.float64)
+
+
+def _compares(node: Node) -> bool:
+    kinds = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+    return isinstance(node, (*kinds, exp.Between, exp.In))
+
+
+def _tests_null(node: Node) -> bool:
+    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
+
+
+def _refusal(node: Node, statement: Statement, name: str, domain: Domain) -> Exception:
+    return statement.refuse(
+        "real-column",
+        f"the real column {name!r} can only be compared with constants, binned or counted",
+        hint=f"Bin it first: {hints.bins(domain, name)}. Counts, sums and quantiles of the binned "
+        "value are supported; pick a bin width that suits your question. The curator can declare "
+        f"decimals for {name!r}: then it is summed as it is.",
+        span=span(node),
+    )

@@ -1,26 +1,137 @@
 """The sandbox: a locked DuckDB that holds declared types and values only.
 
-It reads statements, says what a statement returns (by running it over an empty table of
-the declared types), and runs expressions over declared values.
+It is in memory, without any way to files, networks, extensions or this program, and it never
+spills: what does not fit its memory fails, and nothing is written to any directory.  It reads
+statements, says what a statement returns (by running it over an empty table of the declared types),
+and runs expressions over declared values.  What runs around the counts runs in another locked one,
+over released answers (``answer.rows``).
+
+What takes too long is interrupted after some seconds of CPU time of the thread that asked, not time
+on the clock, so that a busy machine refuses nothing that an idle one accepts.  DuckDB notices an
+interruption between batches of rows; ``limits`` keeps single calls short.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import duckdb
 
-from sqlmadp.errors import SqlError
+from sqlmadp.errors import OperationalError, SqlError
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
-from sqlmadp.sql.locked import load_public, locked_connection, quote
 from sqlmadp.sql.names import stored_name
 from sqlmadp.sql.read import Reader, Reading, place_of
-from sqlmadp.sql.statements import Span, Statement, characters
-from sqlmadp.sql.stopwatch import interrupted
-from sqlmadp.table.domain import Domain
+from sqlmadp.sql.statements import Statement, characters
+from sqlmadp.sql.tree import Span
+from sqlmadp.table.domain import Domain, PublicTable
+
+
+class TooSlowError(Exception):
+    """Something took longer than the limits allow."""
+
+
+@contextmanager
+def interrupted(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    """Interrupt what runs on a connection after ``seconds`` of CPU time, as TooSlowError."""
+    done, clock = threading.Event(), _clock()
+    end = clock() + seconds
+
+    def watch() -> None:
+        while (left := end - clock()) > 0:
+            if done.wait(max(left, 0.01)):
+                return
+        connection.interrupt()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    try:
+        watcher.start()
+    except RuntimeError:
+        raise OperationalError(
+            "this machine starts no more threads, and one is needed to end what takes too long. "
+            "Run it again when less is running: a release that was recorded returns the same "
+            "answers and spends nothing"
+        ) from None
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise TooSlowError from None
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _clock() -> Callable[[], float]:
+    """Return a clock of this thread's CPU time that other threads can read.
+
+    It is the process's CPU time where there is no such clock.
+    """
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.process_time
+    number = time.pthread_getcpuclockid(threading.get_ident())
+    return lambda: time.clock_gettime(number)
+
+
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,
+    "preserve_insertion_order": True,
+    "threads": 1,
+    # DuckDB would write what does not fit its memory into a directory where the program runs.
+    "temp_directory": "",
+    "max_temp_directory_size": "0MB",
+    # More than any limit of nesting, since printing an expression adds parentheses.
+    "max_expression_depth": 1000,
+    "errors_as_json": True,
+}
+
+MACROS = (
+    # Standard SQL's, which DuckDB does not have; worked out as PostgreSQL does.
+    "CREATE MACRO width_bucket(x, low, high, buckets) AS CASE "
+    "WHEN (low < high AND x < low) OR (low > high AND x > low) THEN 0::BIGINT "
+    "WHEN (low < high AND x >= high) OR (low > high AND x <= high) THEN buckets::BIGINT + 1 "
+    "ELSE CAST(floor(buckets * ((x - low) / (high - low))) AS BIGINT) + 1 END",
+)
+"""Functions that statements may use beside DuckDB's own."""
+
+
+def locked_connection(megabytes: int = DEFAULT.sql_memory) -> duckdb.DuckDBPyConnection:
+    """Return an empty in-memory DuckDB without any way out, which takes at most ``megabytes``."""
+    limits = {"memory_limit": f"{megabytes}MiB"}
+    connection = duckdb.connect(":memory:", config=SETTINGS | limits)
+    for macro in MACROS:
+        connection.execute(macro)
+    # The two last doors: TIMESTAMPTZ arithmetic would follow the machine's time zone,
+    # and a statement must not change what the lines above have set.
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def load_public(
+    connection: duckdb.DuckDBPyConnection, public: PublicTable, name: str, columns: Sequence[str]
+) -> None:
+    """Make a public table under a name, with its columns under the given names."""
+    kinds = [kind for _, kind in public.columns]
+    listed = ", ".join(f"{quote(c)} {kind}" for c, kind in zip(columns, kinds, strict=True))
+    connection.execute(f"CREATE OR REPLACE TABLE {quote(name)} ({listed})")
+    if public.rows:
+        unnested = ", ".join(f"unnest(?::{kind}[])" for kind in kinds)
+        values = [list(column) for column in zip(*public.rows, strict=True)]
+        connection.execute(f"INSERT INTO {quote(name)} SELECT {unnested}", values)
+
+
+def quote(name: str) -> str:
+    """Return a name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
 
 ResultColumns = tuple[tuple[str, str], ...]
 """Name and DuckDB type of every result column."""
@@ -87,7 +198,7 @@ class Sandbox:
             return self._describe(sql)
         except duckdb.Error:
             pass
-        try:  # Running it over the empty table tells where the mistake stands.
+        try:  # Running it over the empty table gives the mistake's place.
             self._connection.execute(sql).fetchall()
         except duckdb.Error as error:
             message, place = explain(error)

@@ -20,17 +20,15 @@ from sqlglot import exp
 
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql import hints
-from sqlmadp.sql.allowed import QUERIES, has_only_known_arguments
-from sqlmadp.sql.check import nearest
-from sqlmadp.sql.growth import check_growth
-from sqlmadp.sql.limits import Limits
+from sqlmadp.sql.check import QUERIES, has_only_known_arguments
+from sqlmadp.sql.limits import Limits, check_growth
 from sqlmadp.sql.linear import unchosen
 from sqlmadp.sql.names import Field, Public, Records, declared, resolved
 from sqlmadp.sql.resolve import PENDING, Resolved, Resolver
 from sqlmadp.sql.sandbox import Sandbox
 from sqlmadp.sql.selects import SelectChecker, with_parts
-from sqlmadp.sql.statements import Span, Statement
-from sqlmadp.sql.tree import Node, binary, conjunction, rebuild, span
+from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.tree import Node, Span, binary, conjunction, rebuild, span
 from sqlmadp.table.domain import Domain
 
 
@@ -382,7 +380,7 @@ class _Divider(SelectChecker):
                 plain = with_parts(table, joins=None)
                 return Public(public, number, table.alias or public.name, tuple(names), plain)
         tables = [self.domain.table, *(p.name for p in self.domain.public), *ctes]
-        hint = " ".join(filter(None, [nearest(name, tables), self._known_tables()]))
+        hint = " ".join(filter(None, [hints.nearest(name, tables), self._known_tables()]))
         self.refuse("unknown-table", f"there is no table {name!r}", hint, span(table.this))
         return None
 

@@ -1,4 +1,4 @@
-"""Statements: an analyst's file, split into named pieces of SQL that know where they stand.
+"""Statements: an analyst's file, split into named pieces of SQL that know their place.
 
 DuckDB's own tokenizer finds the semicolons, so strings and comments are read as DuckDB
 reads them.  ``-- name: adults`` above a statement names it; a statement without a name is
@@ -10,10 +10,15 @@ semicolons.
 
 from __future__ import annotations
 
+import datetime
+import numbers
 import re
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 import duckdb
 from sqlglot.dialects.dialect import Dialect
@@ -21,7 +26,9 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from sqlmadp.errors import Problem, SqlError
+from sqlmadp.sql.grammar import grammar_of
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
+from sqlmadp.sql.tree import Span
 
 MAX_NAME = 100
 """The longest name of a statement; names become file names."""
@@ -36,13 +43,10 @@ _DIALECT_COMMENT = re.compile(r"^--[ \t]*dialect:[ \t]*(.*?)[ \t]*$", re.MULTILI
 _WEIGHT = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}|/[0-9]{1,6})?")
 _NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME}}}")
 
-Span = tuple[int, int]
-"""Start and length inside a statement's text, in characters."""
-
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of an analyst, and where it stands in its file."""
+    """One statement of an analyst, and its place in its file."""
 
     file: str
     name: str
@@ -58,7 +62,7 @@ class Statement:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what is equal just when two statements ask the same in the same words."""
+        """The dialect and text: equal just when two statements ask the same in the same words."""
         return self.dialect, self.text
 
     def problem(
@@ -125,12 +129,8 @@ def split_each(
         name = f"q{len(statements) + 1}" if given is None else given
         written = text[start:end].rstrip()
         statement = Statement(file, name, written, start, text, dialect=own or dialect)
-        problems.extend(_name_problems(statement, names))
-        if weight is not None:
-            if (number := _weight(weight)) is None:
-                problems.append(_bad_weight(statement, weight))
-            else:
-                statement = replace(statement, weight=number)
+        problems.extend(_problems(statement, weight, names))
+        statement = replace(statement, weight=_weight(weight) or statement.weight)
         names.add(name.casefold())
         statements.append(statement)
     problems.extend(_too_long(each, limits) for each in statements if _is_long(each, limits))
@@ -175,14 +175,9 @@ def handed_in(statement: Statement) -> Statement | None:
         start=statement.start + found.end() + begin,
         dialect=dialect or statement.dialect,
     )
-    problems = list(_name_problems(asked, set()))
-    if weight is not None and (number := _weight(weight)) is not None:
-        asked = replace(asked, weight=number)
-    elif weight is not None:
-        problems.append(_bad_weight(asked, weight))
-    if problems:
+    if problems := list(_problems(asked, weight, set())):
         raise SqlError(problems)
-    return asked
+    return replace(asked, weight=_weight(weight) or asked.weight)
 
 
 def withdrawn(statement: Statement) -> str | None:
@@ -204,20 +199,11 @@ def is_of_an_analyst(sql: str) -> bool:
     )
 
 
-def _weight(text: str) -> Fraction | None:
+def _weight(text: str | None) -> Fraction | None:
     """Return the weight that a comment gives, above 0; None if it gives none."""
-    if not _WEIGHT.fullmatch(text) or re.search(r"/0+$", text):
+    if text is None or not _WEIGHT.fullmatch(text) or re.search(r"/0+$", text):
         return None
     return Fraction(text) or None
-
-
-def _bad_weight(statement: Statement, text: str) -> Problem:
-    return statement.problem(
-        "bad-weight",
-        f"{text!r} cannot be the weight of a statement",
-        hint="Write a number above 0, such as '-- weight: 4' or '-- weight: 1/2'.",
-        span=(0, 1),
-    )
 
 
 def _is_long(statement: Statement, limits: Limits) -> bool:
@@ -234,7 +220,8 @@ def _too_long(statement: Statement, limits: Limits) -> Problem:
     )
 
 
-def _name_problems(statement: Statement, taken: set[str]) -> Iterator[Problem]:
+def _problems(statement: Statement, weight: str | None, taken: set[str]) -> Iterator[Problem]:
+    """Yield what is wrong with the name and weight that comments give a statement."""
     name = statement.name
     if not _NAME.fullmatch(name):
         yield statement.problem(
@@ -248,6 +235,13 @@ def _name_problems(statement: Statement, taken: set[str]) -> Iterator[Problem]:
             "duplicate-name",
             f"the name {name!r} is used twice in this file",
             hint="Give every statement a '-- name: ...' of its own; unnamed ones are q1, q2, ...",
+            span=(0, 1),
+        )
+    if weight is not None and _weight(weight) is None:
+        yield statement.problem(
+            "bad-weight",
+            f"{weight!r} cannot be the weight of a statement",
+            hint="Write a number above 0, such as '-- weight: 4' or '-- weight: 1/2'.",
             span=(0, 1),
         )
 
@@ -331,3 +325,170 @@ def _locate(source: str, begin: int, end: int) -> tuple[int, int, str]:
     indent = "".join("\t" if mark == "\t" else " " for mark in source[shown_start:begin])
     width = max(1, min(end, shown_start + len(shown)) - begin)
     return line, column, f"{shown}\n{indent}{'^' * width}"
+
+
+# Bind parameters: values written into a statement in place of ``?``, ``$1`` and ``$name``.  A value
+# becomes a literal of its own type before the statement is parsed again: it is never read as SQL,
+# and binding, messages and the hash of a release see the statement with its values.
+
+Parameters = Sequence[object] | Mapping[str, object]
+
+
+def with_parameters(statement: Statement, values: Parameters) -> Statement:
+    """Return a statement with its parameters replaced by literals of ``values``.
+
+    A sequence gives the values of ``?`` and ``$1``, ``$2``, ...; a mapping those of ``$name``.
+    Further values of a mapping are left out; a sequence must fit exactly.
+    """
+    places = _places(statement.text, statement.dialect)
+    given = (
+        {str(key): value for key, value in values.items()}
+        if isinstance(values, Mapping)
+        else {str(place): value for place, value in enumerate(values, start=1)}
+    )
+    by_fold = {name.casefold(): value for name, value in given.items()}
+    wanted = {name.casefold() for name, _, _ in places}
+    if not isinstance(values, Mapping) and len(wanted) != len(values):
+        given_words = "1 parameter value was" if len(values) == 1 else f"{len(values)} values were"
+        has = f"{len(wanted)} placeholders" if wanted else "no placeholders"
+        has = "1 placeholder" if len(wanted) == 1 else has
+        raise statement.refuse(
+            "parameter",
+            f"{given_words} passed, but the statement has {has}",
+            hint="Placeholders are ?, $1 or $name (not %s or :name).",
+        )
+    text = statement.text
+    for name, start, length in sorted(places, key=lambda place: -place[1]):
+        if name.casefold() not in by_fold:
+            raise statement.refuse(
+                "parameter",
+                f"no value is given for the parameter {_shown(name)}",
+                hint="Give values in the plan, under [analysts.NAME.parameters], or in Python.",
+                span=(start, length),
+            )
+        value = literal(by_fold[name.casefold()])
+        if value is None:
+            raise statement.refuse(
+                "parameter",
+                f"the value of {_shown(name)} cannot become a SQL value",
+                hint="Use text, a number, a boolean, a date, a time, bytes, a UUID, None or a "
+                "list of them.",
+                span=(start, length),
+            )
+        text = text[:start] + value + text[start + length :]
+    return _replaced(statement, text)
+
+
+def _replaced(statement: Statement, text: str) -> Statement:
+    """Return a statement with another text, at the same place of a file that holds it."""
+    if not statement.source:
+        return replace(statement, text=text)
+    end = statement.start + len(statement.text)
+    source = statement.source[: statement.start] + text + statement.source[end:]
+    return replace(statement, text=text, source=source)
+
+
+@lru_cache(maxsize=1000)  # A statement is often executed again with other values.
+def _places(text: str, dialect: str) -> tuple[tuple[str, int, int], ...]:
+    """Return name, start and length of every parameter; none if the text has no tokens."""
+    if "?" not in text and "$" not in text:
+        return ()
+    try:
+        tokens = grammar_of(dialect).tokenize(text)
+    except SqlglotError:
+        return ()
+    found: list[tuple[str, int, int]] = []
+    asked = 0
+    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.token_type == TokenType.PLACEHOLDER:
+            asked += 1
+            found.append((str(asked), token.start, token.end + 1 - token.start))
+        elif (
+            token.token_type == TokenType.PARAMETER
+            and after is not None
+            and after.start == token.end + 1  # A name or number follows directly.
+        ):
+            found.append((after.text, token.start, after.end + 1 - token.start))
+    return tuple(found)
+
+
+def _shown(name: str) -> str:
+    return f"number {name}" if name.isdigit() else f"${name}"
+
+
+# Values from Python as SQL that can be nothing but that value:
+#
+#     '...'                   text, which SQL also reads as a date or a number where it needs one
+#     CAST('...' AS type)     all else, of the type that DuckDB gives the same Python value
+#
+# with every quote doubled: not SQL of another kind, and not the number of a column in ORDER BY.
+
+
+def literal(value: object) -> str | None:
+    """Return a value as a literal of its own type; None if DuckDB has none for it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, list | tuple):
+        items = [literal(item) for item in value]
+        known = [item for item in items if item is not None]
+        return f"[{', '.join(known)}]" if len(known) == len(items) else None
+    if isinstance(value, str):
+        quoted = value.replace("'", "''")
+        return f"'{quoted}'" if is_sql_text(value) else None
+    typed = _typed(value)
+    return None if typed is None else f"CAST('{typed[0]}' AS {typed[1]})"
+
+
+def is_sql_text(text: str) -> bool:
+    """Tell whether text can be part of a statement: UTF-8 without zero characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def _typed(value: object) -> tuple[str, str] | None:
+    """Return the text, which holds no quote, and the DuckDB type of a value."""
+    match value:
+        case bool():
+            return str(value).lower(), "BOOLEAN"
+        case numbers.Integral():
+            return _integer(int(value))
+        case Decimal():
+            return _decimal(value)
+        case numbers.Real():
+            return repr(float(value)), "DOUBLE"
+        case datetime.datetime():
+            zone = " WITH TIME ZONE" if value.tzinfo else ""
+            return value.isoformat(sep=" "), f"TIMESTAMP{zone}"
+        case datetime.date():
+            return value.isoformat(), "DATE"
+        case datetime.time():
+            zone = " WITH TIME ZONE" if value.tzinfo else ""
+            return value.isoformat(), f"TIME{zone}"
+        case datetime.timedelta():
+            microseconds = value // datetime.timedelta(microseconds=1)
+            return f"{microseconds} microseconds", "INTERVAL"
+        case bytes() | bytearray() | memoryview():
+            return "".join(f"\\x{byte:02X}" for byte in bytes(value)), "BLOB"
+        case uuid.UUID():
+            return str(value), "UUID"
+    if type(value).__name__ in {"bool", "bool_"} and hasattr(value, "item"):
+        return _typed(value.item())  # numpy's truth values are no numbers to Python.
+    return None
+
+
+def _integer(value: int) -> tuple[str, str] | None:
+    for bits, kind in ((31, "INTEGER"), (63, "BIGINT"), (127, "HUGEINT")):
+        if -(2**bits) <= value < 2**bits:
+            return str(value), kind
+    return None
+
+
+def _decimal(value: Decimal) -> tuple[str, str] | None:
+    if not value.is_finite():
+        return repr(float(value)), "DOUBLE"
+    text = format(value, "f")
+    digits, scale = sum(mark.isdigit() for mark in text), len(text.partition(".")[2])
+    return (text, f"DECIMAL({digits},{scale})") if digits <= 38 else None

@@ -14,11 +14,12 @@ from typing import TypeVar
 from sqlglot import exp
 
 from sqlmadp.sql.grammar import Lookup, Node, written
-from sqlmadp.sql.statements import Span
 
 __all__ = ["Lookup", "Node"]
 
 Made = TypeVar("Made", bound=exp.Expr)
+Span = tuple[int, int]
+"""Start and length inside a statement's text, in characters."""
 
 _WRAPPERS = (exp.If, exp.Order, exp.Ordered, exp.Distinct, exp.Where, exp.WindowSpec)
 _LEAVES = (exp.Identifier, exp.DataType, exp.Var, exp.TableAlias, exp.Query, exp.Star)
@@ -152,7 +153,7 @@ def _terms(node: Node, kind: type[exp.Expr]) -> list[Node]:
 
 @dataclass(frozen=True)
 class Call:
-    """A function call, with all that may stand around its parentheses."""
+    """A function call, with all that may follow its parentheses."""
 
     node: Node
     name: str
@@ -278,7 +279,7 @@ def table(name: str) -> exp.Table:
 
 
 def placed(node: Made, at: Node) -> Made:
-    """Return a node that stands where another one does, for messages."""
+    """Return a node at the place of another one, for messages."""
     if "start" in at.meta:
         node.meta["start"], node.meta["end"] = at.meta["start"], at.meta["end"]
     return node

@@ -33,7 +33,7 @@ def derived(sql: str, *answers: list[float]) -> list:
     return derive(block, [np.array(values, dtype=float) for values in answers])
 
 
-def test_a_mean_lies_within_the_declared_bounds():
+def test_a_mean_is_within_the_declared_bounds():
     sql = "SELECT sex, AVG(age) FROM people GROUP BY sex"
     assert derived(sql, [500, -3], [10, 10]) == [[9.0, 0.0]]
     assert derived(sql, [45, 45], [10, 9.4]) == [[4.5, 45 / 9.4]]
@@ -66,7 +66,7 @@ def test_the_error_of_least_squares_breaks_no_tie_and_leaves_no_variance():
     assert np.isnan(slope)
 
 
-def test_a_correlation_lies_between_minus_one_and_one():
+def test_a_correlation_is_between_minus_one_and_one():
     sql = "SELECT CORR(age, length(sex) + age) FROM people"
     ((value,),) = derived(sql, [10], [50], [50], [300], [300], [400])
     assert value == 1.0

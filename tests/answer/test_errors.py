@@ -98,7 +98,7 @@ def bound(sql):
 
 
 def strategy(name):
-    """Return what is measured for counts by age and sex, sums, and the total."""
+    """Return a strategy for counts by age and sex, sums, and the total."""
     asked = "SELECT age, COUNT(*), SUM(age) FROM people GROUP BY ROLLUP (age);"
     asked += "SELECT age, sex, COUNT(*) FROM people GROUP BY CUBE (age, sex)"
     queries = bind_all(split(asked, file="asked.sql"), EVALUATOR)
@@ -183,7 +183,7 @@ def test_its_error_is_known_before_the_release_too(sql, estimate):
 
 
 @pytest.mark.parametrize("sql", OTHER)
-def test_the_error_of_any_other_column_is_told_after_the_release_only(sql, estimate):
+def test_the_error_of_any_other_column_is_known_after_the_release_only(sql, estimate):
     query = bound(sql)
     assert query.kinds[-1] == Kind.OTHER
     planned = Estimate(DOMAIN, estimate.blocks, (), VARIANCE)
@@ -214,7 +214,7 @@ def test_simulation_agrees_with_what_is_known_exactly():
     np.testing.assert_allclose(simulated, exact, rtol=0.35)
 
 
-def test_a_ratio_beside_a_subquery_is_simulated_over_the_block_its_rows_come_from(estimate):
+def test_a_ratio_next_to_a_subquery_is_simulated_over_the_block_its_rows_come_from(estimate):
     plain = bound("SELECT age, COUNT_IF(sex = 'm') / COUNT(*) AS v FROM people GROUP BY age")
     beside = bound(
         "WITH t AS (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex) SELECT age, "

@@ -39,7 +39,7 @@ def drawn_from(seed, sums, rows=6, columns=5, noise=20.0):
 
 
 def measured():
-    """Return what `drawn_from` may return."""
+    """Return possible results of `drawn_from`."""
     return st.builds(drawn_from, st.integers(0, 2**32), st.integers(0, 2))
 
 

@@ -98,7 +98,7 @@ def test_a_large_result_becomes_a_relation_quickly():
     assert large.relation().aggregate("sum(n)").fetchall() == [(sum(range(100_000)),)]
 
 
-def test_text_has_a_plus_minus_beside_every_count(counts):
+def test_text_has_a_plus_minus_after_every_count(counts):
     assert repr(counts).splitlines() == [
         "sex        n      ±",
         "f          7    1.5",

@@ -87,7 +87,7 @@ def data_vector(rows: Rows) -> np.ndarray:
 
 @pytest.fixture(scope="module", params=["waterfilling"])
 def estimate(request):
-    """Return what a release without noise knows, with the errors of one with noise."""
+    """Return the estimate of a release without noise, with the errors of one with noise."""
     rows = [rows for query in QUERIES.values() for rows in query.aggregates]
     selected = mechanism(request.param).select(Collective([rows], [Fraction(1)]))
     values = tuple(block.matrix @ data_vector(block) for block in selected.blocks)

@@ -3,6 +3,7 @@
 import random
 import time
 
+import pytest
 from attack.victims import CANARY, World
 
 KILLS = 30
@@ -14,6 +15,7 @@ def rows(world, output):
     return [line for line in printed.splitlines() if not line.startswith("epsilon")]
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments_lose_nothing_and_give_nothing_away(victims, tmp_path):
     world = World(tmp_path, budget=KILLS, plans=KILLS)
     started = time.monotonic()

@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from attack.victims import World
 
 from sqlmadp.private import Ledger
@@ -19,6 +20,7 @@ def race(victims, world, plans):
     return [victims.wait(racer) for racer in racers]
 
 
+@pytest.mark.slow
 def test_sixteen_processes_racing_for_a_budget_of_five_get_five_releases(victims, tmp_path):
     world = World(tmp_path, budget=5, plans=RACERS)
     codes = race(victims, world, world.plans)
@@ -32,6 +34,7 @@ def test_sixteen_processes_racing_for_a_budget_of_five_get_five_releases(victims
     assert len(world.charges()) == 5
 
 
+@pytest.mark.slow
 def test_sixteen_processes_with_the_same_plan_get_the_same_answers_for_one_charge(
     victims, tmp_path
 ):

@@ -134,7 +134,7 @@ class World:
             return ledger.charges
 
     def printed(self, output="output"):
-        """Return what a command printed: its results, and all else."""
+        """Return the results that a command printed, and all else."""
         files = [self.folder / output, self.folder / f"{output}.err"]
         return tuple(file.read_text() if file.exists() else "" for file in files)
 

@@ -174,6 +174,7 @@ def everything_seen(folder, monkeypatch, commands=COMMANDS):
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("record", "kind"), NEIGHBOURS.values(), ids=NEIGHBOURS)
 def test_every_command_says_the_same_on_neighbouring_tables(
     tmp_path, monkeypatch, recorded_noise, record, kind

@@ -28,7 +28,7 @@ class TestInit:
         assert released.exit_code == 0, released.output
         assert "hospital  visits_by_ward" in released.stdout
 
-    def test_every_record_lies_in_the_declared_domain(self, tmp_path):
+    def test_every_record_is_in_the_declared_domain(self, tmp_path):
         run("init", tmp_path, "--quiet")
         plan = tmp_path / "plan.toml"
         plan.write_text(plan.read_text().replace('"1" ', '"1000" ').replace('"2" ', '"1000" '))

@@ -86,7 +86,7 @@ def test_quiet_shows_no_stage_and_no_notice(unfair):
     assert "spent 1 in all" in shown
 
 
-def test_a_note_stands_on_a_line_of_its_own_above_the_bar(unfair):
+def test_a_note_is_printed_on_a_line_of_its_own_above_the_bar(unfair):
     code, shown = on_a_terminal("release", unfair)
     assert code == 0
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
@@ -120,7 +120,7 @@ def test_a_wide_table_is_cut_into_pieces_with_its_keys_and_no_number_broken():
         assert sum(f"{n}2345.678" in line for line in lines) == 1
 
 
-def test_an_error_stays_beside_what_it_is_the_error_of():
+def test_an_error_stays_next_to_its_value():
     pairs = [h for n in "ab" for h in (Header(n, right=True), Header("±", right=True, joined=True))]
     grid = Grid([Header("key"), *pairs])
     grid.add("x", "1234567890", "0.5", "2345678901", "0.6")

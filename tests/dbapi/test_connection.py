@@ -243,7 +243,7 @@ def test_a_name_is_free_again_once_its_statement_is_withdrawn(staging):
     assert staging.queries["old"] == YOUNG
 
 
-def test_what_a_file_holds_is_not_withdrawn_from_a_connection(staging, pending):
+def test_a_statement_of_a_file_cannot_be_withdrawn_from_a_connection(staging, pending):
     before = (pending.parent / "alice.sql").read_text()
     with pytest.raises(ProgrammingError, match=r"it is in '.*alice\.sql'.*Nothing was withdrawn"):
         staging.withdraw("by_sex")
@@ -410,7 +410,7 @@ def test_two_connections_of_one_analyst_do_not_write_over_each_other(pending):
         f"{OLD} AND sex = 'ü€😀';;",
     ],
 )
-def test_whatever_a_statement_holds_is_read_back_as_it_was_handed_in(staging, pending, text):
+def test_any_statement_is_read_back_as_it_was_handed_in(staging, pending, text):
     staging.execute(f"HAND IN {text}")
     (read,) = [row[3] for row in staging.staged() if row[0] == "staged_1"]
     assert text.rstrip(";").removeprefix("/* first */ ") == read

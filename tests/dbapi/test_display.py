@@ -21,7 +21,7 @@ def test_showing_a_cursor_fetches_nothing(connection):
     assert len(cursor.fetchall()) == 3
 
 
-def test_what_stands_in_a_cell_is_text_and_not_html(connection):
+def test_the_content_of_a_cell_is_text_and_not_html(connection):
     page = connection.execute("SELECT '<script>' AS \"<b>\", COUNT(*) FROM visits")._repr_html_()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from conftest import PlanFolder
 
 import sqlmadp
@@ -48,6 +49,7 @@ def run_cells(folder, *cells):
 QUERY = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"
 
 
+@pytest.mark.slow
 def test_magics_show_rows_tables_and_columns(tmp_path):
     folder = PlanFolder(tmp_path)
     folder.write({"alice": QUERY + ";"}, epsilon=str(10**9), budget=str(10**9))
@@ -68,6 +70,7 @@ def test_magics_show_rows_tables_and_columns(tmp_path):
         assert f"| {column} " in shown.replace("|  ", "| ").replace("|  ", "| ")
 
 
+@pytest.mark.slow
 def test_magics_hand_in_what_is_typed_so_and_nothing_else(tmp_path):
     folder = PlanFolder(tmp_path)
     folder.write({"alice": QUERY + ";"})

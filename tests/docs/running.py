@@ -5,10 +5,11 @@ A document marks what runs:
     <!-- run -->        the output is the same every time, to the last digit
     <!-- sample -->     the output is noisy, or has times and hashes: its shape is compared
 
-Below the mark stands a block of ``console`` (commands after ``$``, in a shell) or ``pycon`` (Python
-after ``>>>``, one session a document).  All blocks of a document run in order.
+Below the mark is a block of ``console`` (commands after ``$``, in a shell) or ``pycon`` (Python
+after ``>>>``, one session per document).  All blocks of a document run in order, in a folder with
+copies of ``examples/covid`` and ``schemas``.
 
-``python tests/docs/running.py docs/tutorial_curator.md`` writes the outputs of today into it.
+``python tests/docs/running.py README.md docs/tutorial_*.md`` writes the outputs of today into them.
 """
 
 import contextlib
@@ -16,12 +17,14 @@ import doctest
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"<!-- (run|sample) -->\n```(console|pycon)\n(.*?)```\n", re.DOTALL)
 _COMMAND = re.compile(r"^\$ (.*(?:\n> .*)*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
@@ -38,6 +41,9 @@ class Session:
         program.parent.mkdir()
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sqlmadp "$@"\n')
         program.chmod(0o755)
+        for name in ("examples/covid", "schemas"):
+            ignored = shutil.ignore_patterns("*.ledger*")
+            shutil.copytree(ROOT / name, self.folder / name, ignore=ignored)
         self.directory = self.folder
 
     def outputs(self, kind: str, text: str) -> list[tuple[str, str, str]]:
@@ -88,6 +94,12 @@ def plain(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
+def trimmed(text: str) -> str:
+    """Return text without blanks at the ends of lines, and without empty lines around it."""
+    lines = "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
+    return f"{lines}\n" if lines else ""
+
+
 def rewritten(document: str, folder: Path) -> str:
     """Return the document with the outputs of now."""
     session = Session(folder)
@@ -97,11 +109,11 @@ def rewritten(document: str, folder: Path) -> str:
         made = ""
         for command, _, got in session.outputs(kind, text):
             if kind == "console":
-                made += f"$ {command}\n" + (plain(got) + "\n" if got.strip() else "")
+                made += f"$ {command}\n" + trimmed(got)
             else:
                 lines = command.rstrip().split("\n")
                 made += f">>> {lines[0]}\n" + "".join(f"... {line}\n" for line in lines[1:])
-                made += plain(got) + "\n" if got.strip() else ""
+                made += trimmed(got)
         return f"<!-- {mark} -->\n```{kind}\n{made}```\n"
 
     return BLOCK.sub(renew, document)

@@ -61,6 +61,12 @@ def test_every_page_of_the_documents_is_linked_from_another():
     assert pages <= linked
 
 
+def test_every_benchmark_is_described_in_the_documents():
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    scripts = [path.name for path in (ROOT / "benchmarks").glob("*.py")]
+    assert [name for name in scripts if f"`{name}`" not in page] == []
+
+
 def test_the_reference_is_what_the_code_says():
     made = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))
     said = (ROOT / "docs" / "reference.md").read_text()

@@ -35,6 +35,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_the_same_script_asks_before_the_release_and_plots_after_it(run):
     run("make_data.py")
     before = run("analyst.py")

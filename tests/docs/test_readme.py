@@ -1,29 +1,16 @@
-"""The README says what the program does: its commands are run and its outputs compared."""
+"""The README is short, begins with what to type, and leaves the inner workings to the end."""
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import sqlmadp
-from sqlmadp.cli import main
+from sqlmadp.mechanism import MECHANISMS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 RESEARCH = (ROOT / "docs" / "research.md").read_text()
-RUNS = re.findall(
-    r"<!-- (run|sample): sqlmadp (.*?) -->\n```console\n\$ sqlmadp (.*?)\n(.*?)```\n<!-- end -->",
-    README,
-    re.DOTALL,
-)
-
-
-def output(arguments: str) -> list[str]:
-    result = CliRunner().invoke(main, shlex.split(arguments))
-    assert result.exit_code == 0, result.output
-    return [line.rstrip() for line in result.stdout.rstrip().splitlines()]
 
 
 def test_the_first_screen_has_the_two_commands_of_a_fresh_machine():
@@ -32,18 +19,6 @@ def test_the_first_screen_has_the_two_commands_of_a_fresh_machine():
     assert len(commands) == 2
     assert "sqlmadp release examples/covid/plan.toml" in commands[0]
     assert "pytest" in commands[1]
-
-
-def test_there_are_runs_to_compare():
-    assert {kind for kind, *_ in RUNS} == {"run", "sample"}
-
-
-@pytest.mark.parametrize("run", [r for r in RUNS if r[0] == "run"], ids=lambda r: r[1])
-def test_a_run_prints_what_the_readme_shows(run, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    _, arguments, shown_arguments, shown = run
-    assert arguments == shown_arguments
-    assert output(arguments) == [line.rstrip() for line in shown.rstrip().splitlines()]
 
 
 def test_python_blocks_run_and_mean_what_their_comments_say():
@@ -59,7 +34,12 @@ def test_python_blocks_run_and_mean_what_their_comments_say():
     assert sqlmadp.compare is not None
 
 
-def test_the_readme_is_short_and_has_no_glossary_word_before_how_it_works():
+def test_the_readme_is_short():
     assert len(README.encode()) <= 10_240
-    prose = re.sub(r"```.*?```", "", README.partition("## How it works")[0], flags=re.DOTALL)
-    assert not re.search(r"\b(cell|scope|strateg|bucket)", prose)
+
+
+def test_before_how_it_works_there_is_no_glossary_word_and_no_mechanism_but_the_default():
+    before, _, after = README.partition("## How it works")
+    assert "strateg" in after
+    assert not re.search(r"\b(cell|scope|strateg|bucket)", before)
+    assert [name for name in MECHANISMS if re.search(rf"\b{name}\b", before)] == ["waterfilling"]

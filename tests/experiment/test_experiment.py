@@ -140,6 +140,7 @@ def test_a_run_that_was_interrupted_is_continued(tmp_path, monkeypatch):
     assert run(settings(), instances=3, folder=tmp_path) == again[:3]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_without_a_traceback_and_the_next_run_goes_on(tmp_path):
     few = ["--cells", "8", "--analysts", "4", "--mechanism", "waterfilling", "-t", "40", "--json"]
     command = [sys.executable, "-m", "sqlmadp", "experiment", "practical", *few]
@@ -212,7 +213,7 @@ def test_statistics_without_noise_are_those_of_the_records():
     assert statistic("median", 0 * running_sums, 86)[0] == 42.5
 
 
-def test_a_box_stands_on_the_quartiles_with_outliers_beyond_its_whiskers():
+def test_a_box_spans_the_quartiles_with_outliers_beyond_its_whiskers():
     values = [*range(1, 10), 100]
     picture = Tree.fromstring(box_plots("a < b", [Panel("measure", {"label": values})]))
     assert picture.find(f"{SVG}title").text == "a < b"

@@ -188,7 +188,7 @@ def test_a_number_that_is_not_positive_and_exact_is_refused(problems, key, line,
     )
 
 
-def test_a_number_that_toml_holds_inexactly_is_to_be_quoted(problems):
+def test_a_number_that_toml_stores_inexactly_must_be_quoted(problems):
     found = problems(HEAD.replace('"1"', "0.1") + ALICE)
     assert_only_problem(found, 3, ["epsilon is 0.1", 'In quotes it is exact: epsilon = "0.1".'])
 

@@ -37,7 +37,7 @@ def test_statements_are_added_after_those_that_are_there(file):
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_name_that_is_free_is_found_beside_those_that_are_taken():
+def test_a_free_name_is_found_when_others_are_taken():
     known = [statement("SELECT 0", "staged_1"), statement("SELECT 9", "STAGED_2")]
     added = new_statements([statement("SELECT 1"), statement("SELECT 2")], known)
     assert [s.name for s in added] == ["staged_3", "staged_4"]

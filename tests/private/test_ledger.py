@@ -316,7 +316,7 @@ def test_a_ledger_in_a_read_only_folder_can_be_read(read_only):
 def linked(tmp_path, read_only):
     """Return a link, in a folder that cannot be written to, to an open ledger with one charge.
 
-    The charge is in the write-ahead file, which lies beside the ledger and not beside the link.
+    The charge is in the write-ahead file, which is next to the ledger and not next to the link.
     """
     real, links = tmp_path / "real", tmp_path / "links"
     read_only.parent.chmod(0o755)

@@ -142,7 +142,7 @@ def test_a_failed_read_gives_the_fixed_message_and_no_trace_of_its_cause(
     assert ledger.spent == 0
 
 
-def test_the_ledger_holds_no_exact_count(measure_people, ledger, people, block_of, tmp_path):
+def test_the_ledger_contains_no_exact_count(measure_people, ledger, people, block_of, tmp_path):
     ones = [block_of(people, rows=[[1]]) for _ in range(40)]
     measured = measure_people(ones)
     stored = json.loads(ledger._connection.execute("SELECT measurement FROM charges").fetchone()[0])

@@ -6,7 +6,7 @@ import pytest
 
 import sqlmadp
 from sqlmadp.errors import NotReleasedError
-from sqlmadp.mechanism.independent import Independent
+from sqlmadp.mechanism.baselines import Independent
 from sqlmadp.mechanism.waterfilling import Waterfilling
 
 BY_SEX = "-- name: by_sex\nSELECT sex, COUNT(*) AS n FROM visits GROUP BY sex;"
@@ -54,7 +54,7 @@ def test_previews_name_the_mechanisms_that_were_asked_for(plan):
         plan.preview("magic")
 
 
-def test_a_preview_tells_how_many_analysts_it_has_left_out(plan):
+def test_a_preview_says_how_many_analysts_it_has_left_out(plan):
     heard = []
     plan.preview("utilitarian", progress=heard.append)
     left = [stage for stage in heard if stage.endswith("left out")]

@@ -41,7 +41,7 @@ def explained(path, sql, *further):
     return {row[0]: row[1:] for row in found["rows"]}
 
 
-def test_explain_tells_scope_cells_groups_and_answers_and_needs_no_release(path, plans):
+def test_explain_shows_scope_cells_groups_and_answers_and_needs_no_release(path, plans):
     rows = explained(path, "SELECT age, COUNT(*) AS n FROM visits GROUP BY age")
     scope, cells, groups, answers, rmse, note = rows["n"]
     assert (scope, cells, groups, answers, note) == ("age", 21, 20, 20, "known in advance")

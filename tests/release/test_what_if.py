@@ -28,7 +28,7 @@ def shares(plan):
     return {analyst.name: analyst.share for analyst in plan.analysts}
 
 
-def test_whoever_stays_keeps_the_proportions(plan):
+def test_those_who_stay_keep_their_proportions(plan):
     assert shares(Changes(without=["carol"]).apply(plan)) == {
         "alice": Fraction(1, 2),
         "bob": Fraction(1, 2),
@@ -110,7 +110,7 @@ def test_a_change_that_cannot_be_read_is_bad_usage(plan, option):
     assert CliRunner().invoke(main, ["plan", str(plan.path), *option]).exit_code == 2
 
 
-def test_the_command_tells_the_least_epsilon_by_mechanism(plan):
+def test_the_command_prints_the_least_epsilon_by_mechanism(plan):
     name = plan.preview("identity")["identity"].analysts["alice"].statements[0].name
     arguments = ["plan", str(plan.path), "--mechanism", "identity", "--target-rmse", f"{name}=1"]
     result = CliRunner().invoke(main, [*arguments, "--json"])

@@ -169,7 +169,7 @@ def exact_variance(blocks: list[Rows], query: list[Fraction]) -> Fraction | None
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_weights_of_1_stand_beside_weights_of_2_to_the_30(seed: int) -> None:
+def test_weights_of_1_work_with_weights_of_2_to_the_30(seed: int) -> None:
     random = np.random.default_rng([19, seed])
     blocks = [random_rows(random, HEAVIEST[n % len(HEAVIEST)]) for n in range(1, 5)]
     solution = Solution(blocks)

@@ -100,7 +100,7 @@ def test_variances_and_answers_are_those_over_all_cells_where_only_joint_rows_ar
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_beside_their_declared_columns_answers_are_unbiased_and_no_better_than_is_claimed(seed):
+def test_answers_are_unbiased_and_no_better_than_is_claimed(seed):
     random = np.random.default_rng(200 + seed)
     [name, _] = NAMES.values()
     blocks = [

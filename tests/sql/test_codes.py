@@ -6,7 +6,7 @@ from pathlib import Path
 import constructs
 
 import sqlmadp
-from sqlmadp.sql.codes import CODES
+from sqlmadp.sql.hints import CODES
 
 ROOT = Path(sqlmadp.__file__).parent
 SOURCES = [

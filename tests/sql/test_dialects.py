@@ -86,7 +86,7 @@ def test_a_syntax_error_that_another_dialect_would_accept_says_so():
     assert "'-- dialect: tsql'" in caught.value.problems[0].hint
 
 
-def test_a_syntax_error_of_another_dialect_is_told_in_our_words():
+def test_a_syntax_error_of_another_dialect_is_reported_in_our_words():
     with pytest.raises(SqlError) as caught:
         bound("SELECT COUNT(*) FROM people WHERE GROUP BY", "postgres")
     (problem,) = caught.value.problems

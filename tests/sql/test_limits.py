@@ -331,7 +331,7 @@ def test_constants_that_a_real_column_is_compared_with_are_evaluated_together(mo
     assert len([each for each in seen if "typeof" in each]) == 3
 
 
-def test_a_statement_has_few_mistakes_and_all_of_a_file_are_told():
+def test_few_mistakes_are_listed_per_statement_but_all_statements_of_a_file_are_checked():
     many = COUNT + "age IN (" + ", ".join(f"c{n}" for n in range(900)) + ")"
     error = refusal(";".join([many, many, COUNT + "nothing = 1"]))
     assert len(error.problems) == 50 + 50 + 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlmadp.sql.parameters import is_sql_text, literal
+from sqlmadp.sql.statements import is_sql_text, literal
 
 texts = st.text().filter(is_sql_text)
 values = st.one_of(
@@ -93,7 +93,7 @@ def test_what_sql_cannot_hold_has_no_literal(value):
         ("2.5::DOUBLE > {}", Decimal("2.49")),
     ],
 )
-def test_a_literal_stands_wherever_duckdb_takes_a_parameter(expression, value):
+def test_a_literal_is_accepted_wherever_duckdb_takes_a_parameter(expression, value):
     bound = duckdb.execute(f"SELECT {expression.format('?')}", [value]).fetchall()
     written = duckdb.execute(f"SELECT {expression.format(literal(value))}").fetchall()
     assert written == bound == [(True,)]

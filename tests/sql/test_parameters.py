@@ -4,8 +4,7 @@ import duckdb
 import pytest
 
 from sqlmadp.errors import SqlError
-from sqlmadp.sql.parameters import with_parameters
-from sqlmadp.sql.statements import split
+from sqlmadp.sql.statements import split, with_parameters
 
 
 def text(sql: str, values) -> str:
@@ -14,7 +13,7 @@ def text(sql: str, values) -> str:
 
 
 def value(sql: str, values) -> object:
-    """Return what DuckDB makes of a statement with its values."""
+    """Return DuckDB's rows of a statement with its values."""
     return duckdb.execute(text(sql, values)).fetchone()
 
 

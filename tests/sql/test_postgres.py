@@ -10,8 +10,8 @@ from services import REQUIRED, MissingServiceError, postgres
 
 from sqlmadp.errors import SqlError
 from sqlmadp.sql.limits import DEFAULT
-from sqlmadp.sql.locked import locked_connection
 from sqlmadp.sql.read import Reader, Reading
+from sqlmadp.sql.sandbox import locked_connection
 from sqlmadp.sql.statements import Statement
 
 TABLE = "(id int, n bigint, m bigint, x double precision, s text, t text, d date, b boolean)"
@@ -139,6 +139,8 @@ def test_known_silent_differences_are_refused(readings, case):
     ("case", "written"),
     [
         ("n / 2", "n // 2"),
+        ("n / 2 / 3", "(n // 2) // 3"),
+        ("n / (m / 2)", "n // (m // 2)"),
         ("n / 2.0", "n / 2.0"),
         ("DATE_TRUNC('month', d)", "TIMESTAMP"),
         ("SELECT COUNT(n) * 100 / COUNT(*) FROM p", "//"),

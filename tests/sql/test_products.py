@@ -174,3 +174,16 @@ def test_conditions_of_sums_and_correlations_are_told_apart_by_group(evaluator):
     assert all(p.rows[0].count == 3 and "month" in p.rows[0].scope for p in pieces)
     assert any("shop" in p.rows[0].scope for p in pieces)
     assert all(size <= 9 for p in pieces for size in p.rows[0].shape)
+
+
+def test_a_difference_under_a_condition_on_both_columns_has_few_vertices():
+    bounds = {"minimum": date(2024, 1, 1), "maximum": date(2024, 12, 31)}
+    columns = (
+        Column(name="sent", type="date", **bounds),
+        Column(name="got", type="date", **bounds),
+    )
+    wide = Evaluator(Domain(table="sales", columns=columns))
+    for where in ("got >= sent", "TRUE"):
+        sql = f"SELECT AVG(got - sent) FROM sales WHERE {where}"
+        query = bind(Statement("a.sql", "q1", sql), wide)
+        assert all(r.size <= 366 for piece in query.blocks[0].pieces for r in piece.rows)

@@ -12,8 +12,8 @@ from sqlmadp.sql import grammar
 from sqlmadp.sql.bind import bind
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.limits import DEFAULT, Limits
-from sqlmadp.sql.locked import locked_connection
 from sqlmadp.sql.read import Reader, Reading
+from sqlmadp.sql.sandbox import locked_connection
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import span, text
 

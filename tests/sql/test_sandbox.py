@@ -3,12 +3,11 @@ import pytest
 
 from sqlmadp.errors import OperationalError, SqlError
 from sqlmadp.files.plan import Plan
-from sqlmadp.sql.allowed import FUNCTIONS
 from sqlmadp.sql.bind import bind
+from sqlmadp.sql.check import FUNCTIONS
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.limits import Limits
-from sqlmadp.sql.locked import locked_connection
-from sqlmadp.sql.sandbox import Sandbox, explain
+from sqlmadp.sql.sandbox import Sandbox, explain, locked_connection
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain
 

@@ -6,12 +6,12 @@ import sys
 import duckdb
 import pytest
 
-from sqlmadp.sql.stopwatch import TooSlowError, interrupted
+from sqlmadp.sql.sandbox import TooSlowError, interrupted
 
 WITHOUT_THREADS = """
 import os, resource, duckdb
 from sqlmadp.errors import OperationalError
-from sqlmadp.sql.stopwatch import interrupted
+from sqlmadp.sql.sandbox import interrupted
 
 connection = duckdb.connect(config={"threads": 1})
 if os.getuid() == 0:  # The limit does not hold for root.

@@ -35,7 +35,7 @@ def of_rows(rows):
 
 
 def by_brute_force(groups, masks, added):
-    """Return what every cell adds to every group, cell by cell."""
+    """Return the contribution of every cell to every group, cell by cell."""
     found = np.zeros((groups.size, *SIZES.values()))
     tables = tied(groups, masks)
     for cell in np.ndindex(*SIZES.values()):

@@ -73,7 +73,7 @@ def test_a_real_number_is_in_the_cell_that_brute_force_finds(column, data):
 
 
 @given(real_columns(cuts=st.lists(reals, max_size=6)))
-def test_the_value_of_a_real_cell_lies_in_it_unless_no_number_does(column):
+def test_the_value_of_a_real_cell_is_inside_it_unless_no_number_is(column):
     for cell in range(column.declared):
         value = column.value(cell)
         if (

@@ -61,7 +61,7 @@ LOCATIONS = ["spark://", "spark://#people", "spark://#default.People", "spark://
 def test_a_table_and_its_files_are_one_table(people, counts_of, opened, marginal_of, location):
     (ages,) = counts_of(location, AGES, [marginal_of(AGES, "age")])
     assert ages.tolist() == [0, 1, 2, 0, 0]  # The last cell is that of NULL.
-    # The note lies beside the file, so that DuckDB and Spark find the same one.
+    # The note is stored next to the file, so that DuckDB and Spark find the same one.
     note = note_of(opened(location).identity.table)
     assert note == people.with_name("people.parquet.ledger-head")
     assert opened(location).identity == opened("people.parquet").identity
@@ -94,7 +94,7 @@ def test_the_users_session_keeps_its_settings(people, session, counts_of, margin
     ("location", "message"),
     [
         ("spark://#missing", "has no table 'missing'"),
-        ("spark://#seen", "a view will not do"),
+        ("spark://#seen", "a view is refused"),
         ("spark://#missing.parquet", "there is no file"),
         ("spark://#file:/nowhere/missing.parquet", "cannot be opened as Parquet"),
         ("spark://127.0.0.1:1#people", "session with another master"),

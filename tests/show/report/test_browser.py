@@ -20,6 +20,8 @@ BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 WIDTHS = {"phone": 360, "desktop": 1280}
 NAMES = ["preview", "released", "bob"]
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def browser():

@@ -46,7 +46,7 @@ class Outline(HTMLParser):
 
 @pytest.mark.parametrize("name", ["preview", "released", "bob", "carol"])
 class TestEveryPage:
-    def test_stands_alone(self, pages, name):
+    def test_it_needs_no_other_file(self, pages, name):
         text = pages.text(name)
         outline = Outline(text)
         assert not {"link", "img", "iframe", "object", "embed"} & set(outline.tags)
@@ -84,7 +84,7 @@ def words(text):
     return re.sub(r"\s+", " ", " ".join(Outline(text).words))
 
 
-def test_a_preview_says_that_nothing_is_spent_and_holds_no_rows(pages):
+def test_a_preview_says_that_nothing_is_spent_and_has_no_rows(pages):
     said = words(pages.text("preview"))
     assert "Preview" in said
     assert "Nothing has been spent for this preview" in said
@@ -104,7 +104,7 @@ def test_a_released_page_is_a_certificate_with_rows(pages):
         "by at most 20.1",
         "Nobody is worse off than alone with their own share; the expected error of the whole is",
         "nobody does worse than alone with their share (sharing incentive)",
-        "Each answer is at least as accurate as alone, one by one; on average",
+        "Each statement is at least as accurate as alone, one by one; on average",
         "What is not promised",
     ):
         assert part in said
@@ -298,7 +298,7 @@ def test_pairs_of_groups_that_repeat_are_a_table_and_no_heat_map(plans):
     assert len(downloads(text)["alice_pairs.csv"]) == 1 + 20
 
 
-def test_a_file_holds_values_that_look_like_markup_as_they_are(pages):
+def test_values_that_look_like_markup_are_written_as_they_are(pages):
     rows = downloads(pages.text("carol"))["carol_places.csv"]
     assert rows[0][0] == ALIAS
     assert VALUE in [row[0] for row in rows]
