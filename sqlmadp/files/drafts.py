@@ -124,8 +124,9 @@ def _lines(column: SourceColumn, values: Values | None) -> Iterator[str]:
         kind = "category"
     else:
         kind = "category" if _is_listed(column) else kind
-        only = ", of which the day is read" if column.kind == "timestamp" else ""
-        yield f'type = "{kind}"    # stored as {column.native}{only}'
+        more = ' and read as its day; or "timestamp", with every = "hour"'
+        more = more if column.kind == "timestamp" else ""
+        yield f'type = "{kind}"    # stored as {column.native}{more}'
     if kind == "category":
         yield _listed(column, values)
     elif kind in _EXAMPLES:
@@ -227,8 +228,9 @@ def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Pro
                     file=engine.location,
                     code="day-of-timestamp",
                     message=f"{column.name!r} is stored as {source.native} and is read as its day",
-                    hint="Statements see a DATE: no hour is told from another. The day of a "
-                    "timestamp with a time zone is that in UTC.",
+                    hint="Statements see a DATE: no hour is told from another. To tell hours "
+                    'apart, declare type = "timestamp" and every = "hour". With a time zone, days '
+                    "and hours are those in UTC.",
                 )
             )
         if source is None or not column.complete:
