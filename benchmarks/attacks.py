@@ -1,8 +1,9 @@
-"""The long attacks on the ledger: kills by the thousand, and faults at every call to the disk.
+"""The long attacks: kills by the thousand, faults at every call to the disk, hostile records.
 
     python benchmarks/attacks.py kills --number 1000
     python benchmarks/attacks.py faults --fault KILL        (or EIO, ENOSPC; needs strace)
     python benchmarks/attacks.py order                      (needs strace)
+    python benchmarks/attacks.py records                    (needs PostgreSQL and Spark)
 
 `kills` kills releases at random moments.  `faults` lets strace kill a release, or fail one of
 its calls with EIO or ENOSPC, at every file-system call on its own files, one call per run (it is
@@ -10,6 +11,9 @@ killed only at calls that change something: a kill at another is a kill at the n
 `order` looks at one release's calls: the commit must be synced before the first byte of an answer
 is written.  After each attack the ledger must be sound, every answer that was seen must have its
 charge, and running the plan again must give the same answers for that one charge.
+
+`records` measures every kind of source with and without one hostile record, and prints whether all
+that is printed, written and returned was equal but for the noise.
 """
 
 import argparse
@@ -23,10 +27,25 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[1] / "tests"))
 
 from attack.victims import CANARY, Victims, World
+
+RECORDS = {
+    "invalid UTF-8": ["invalid", "half a character", "another encoding"],
+    "NaN": ["NaN", "a number that is none"],
+    "infinities": ["infinity", "minus infinity"],
+    "huge numbers": ["huge numbers", "negative numbers", "very many digits", "a number of 100,000"],
+    "dates out of range": ["the last date", "the first date", "an infinite date", "a date out of"],
+    "quotes and line ends": ["quotes", "an open quote", "a quoted line end", "line ends"],
+    "NUL bytes": ["NUL bytes"],
+    "a very long field": ["a very long field"],
+    "another number of fields": ["fewer fields", "one field", "very many fields", "an empty line"],
+    "nothing but NULL": ["nothing but NULL"],
+}
+"""Kinds of hostile records, by how the names of the tests' records begin."""
 
 
 def _words(text):
@@ -77,7 +96,7 @@ def check_recovery(victims, world, plan, output, before):
 
 
 def kills(victims, folder, number):
-    """Kill so many releases, each at a random moment, at most sixty in a world."""
+    """Kill ``number`` releases, each at a random moment, at most sixty in a world."""
     counts = collections.Counter()
     for attempt in itertools.count():
         if counts["killed"] >= number:
@@ -208,15 +227,60 @@ def order(victims, folder):
     )
 
 
+def records(folder):
+    """Print how many hostile records of each kind changed nothing, for every kind of source."""
+    from private.engines import test_hostile_records as hostile  # noqa: PLC0415
+
+    tests = Path(hostile.__file__)
+    command = [sys.executable, "-m", "pytest", "-q", tests, "-k", "one_hostile_record"]
+    subprocess.run(
+        [*command, f"--junitxml={folder}/found.xml"],
+        check=False,
+        stdout=subprocess.DEVNULL,
+        cwd=tests.parents[3],
+    )
+    outcomes = {}
+    for case in ElementTree.parse(folder / "found.xml").iter("testcase"):
+        failed = any(child.tag in ("failure", "error", "skipped") for child in case)
+        outcomes[case.get("name").partition("[")[2].removesuffix("]")] = not failed
+    kinds = ["a CSV file", "a Parquet file", "a DuckDB file", "PostgreSQL", "Spark"]
+    print("| record | " + " | ".join(kind.removeprefix("a ") for kind in kinds) + " |")
+    print("|---|" + "---|" * len(kinds))
+    for record, names in RECORDS.items():
+        print(f"| {record} | " + " | ".join(_cell(outcomes, names, k, hostile) for k in kinds), "|")
+    different = sorted(name for name, equal in outcomes.items() if not equal)
+    print(
+        f"\n{len(outcomes)} comparisons; different or not tried: {', '.join(different) or 'none'}"
+    )
+
+
+def _cell(outcomes, names, kind, hostile):
+    """Return the outcome of the records of one kind in one kind of source."""
+    if any(kind == source and name.startswith(tuple(names)) for name, source in hostile.REFUSED):
+        return "refused by the source"
+    own = [
+        equal
+        for name, equal in outcomes.items()
+        if name.endswith(f" in {kind}") and name.startswith(tuple(names))
+    ]
+    if not own:
+        return "not expressible"
+    return f"equal ({len(own)})" if all(own) else f"DIFFERENT ({own.count(False)} of {len(own)})"
+
+
 def main():
     """Run one of the attacks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("attack", choices=("kills", "faults", "order"))
+    parser.add_argument("attack", choices=("kills", "faults", "order", "records"))
     parser.add_argument("--fault", choices=("KILL", "EIO", "ENOSPC"), default="KILL")
     parser.add_argument("--calls", nargs="*", help="only these calls, such as pwrite64 fsync")
     parser.add_argument("--skip", type=int, default=0, help="leave out this many of them")
     parser.add_argument("--number", type=int, default=1000, help="how many kills")
     options = parser.parse_args()
+    if options.attack == "records":
+        with tempfile.TemporaryDirectory() as folder:
+            records(Path(folder))
+        return
     with tempfile.TemporaryDirectory() as folder, Victims() as victims:
         match options.attack:
             case "kills":

@@ -154,16 +154,16 @@ def measure(name: str, location: str, folder: Path, rounds: int) -> None:
 
 def _by_hand(engine, location: str) -> None:
     """Run the plain statement on the connection that counts, and fetch its rows."""
-    if hasattr(engine, "_session"):
-        engine._session.read.parquet(
+    if hasattr(engine, "session"):
+        engine.session.read.parquet(
             str(Path(engine.identity.table.removeprefix("file:")))
         ).createOrReplaceTempView("people")
-        engine._session.sql(BY_HAND).toArrow()
+        engine.session.sql(BY_HAND).toArrow()
         return
-    relation = engine.relation()
+    relation = engine.relation.copy()
     dialect = "postgres" if location.startswith("postgresql") else "duckdb"
     text = BY_HAND.replace("FROM people", f"FROM {relation.sql(dialect)}")
-    engine._connection.execute(text).fetchall()
+    engine.connection.execute(text).fetchall()
 
 
 def _seconds(work, *arguments) -> float:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 Answers = NDArray[Any]
-"""Measured answers, one measurement a row: integers, unless the noise is broken."""
+"""Measured answers, one measurement per row: integers, unless the noise is broken."""
 
 THRESHOLDS = 200
 """Thresholds that are tried of every statistic."""
@@ -60,35 +60,24 @@ def lower_bound(
     ``only`` names the one statistic whose events are tried, if not all are.
     """
     best, chosen = -np.inf, None
-    first, second = len(samples) // 2, len(others) // 2
-    spread = _spread(samples[:first], exact)
-    for event in _statistics(samples, others, exact, other_exact, spread):
-        name, values, other_values = event
-        if only not in {"", name}:
-            continue
-        thresholds = _thresholds(np.concatenate([values[:first], other_values[:second]]))
-        for above in (True, False):
-            counts = _counts(values[:first], thresholds, above=above)
-            other_counts = _counts(other_values[:second], thresholds, above=above)
-            for swapped in (False, True):
-                pair = (other_counts, counts) if swapped else (counts, other_counts)
-                sizes = (second, first) if swapped else (first, second)
-                losses = _losses(*pair, *sizes, confidence=confidence)
+    spread = _spread(samples[: len(samples) // 2], exact)
+    for name, *both in _statistics(samples, others, exact, other_exact, spread):
+        for sign in (1, -1) if only in {"", name} else ():
+            first, second = (sign * values for values in both)
+            for more, less in ((first, second), (second, first)):
+                (more_half, more_rest), (less_half, less_rest) = _halves(more), _halves(less)
+                thresholds = _thresholds(np.concatenate([more_half, less_half]))
+                losses = _losses(more_half, less_half, thresholds, confidence)
                 if losses.max() > best:
-                    best = float(losses.max())
-                    chosen = (event, thresholds[int(losses.argmax())], above, swapped)
+                    best, place = float(losses.max()), int(losses.argmax())
+                    chosen = (name, sign, thresholds[place], more_rest, less_rest)
     if chosen is None:
         return Bound(0.0, "none", 0.0, 0.0)
-    (name, values, other_values), threshold, above, swapped = chosen
     # From here on only the halves that had no part in the choice.
-    count = _counts(values[first:], np.array([threshold]), above=above)
-    other_count = _counts(other_values[second:], np.array([threshold]), above=above)
-    sizes = (len(samples) - first, len(others) - second)
-    if swapped:
-        count, other_count, sizes = other_count, count, sizes[::-1]
-    loss = float(_losses(count, other_count, *sizes, confidence=confidence)[0])
-    text = f"{name} {'>=' if above else '<='} {threshold:g}"
-    rates = float(count[0] / sizes[0]), float(other_count[0] / sizes[1])
+    name, sign, threshold, more, less = chosen
+    loss = float(_losses(more, less, np.array([threshold]), confidence)[0])
+    text = f"{name} {'>=' if sign > 0 else '<='} {sign * threshold:g}"
+    rates = (float((values >= threshold).mean()) for values in (more, less))
     return Bound(max(loss, 0.0), text, *rates)
 
 
@@ -105,20 +94,18 @@ def clopper_pearson(
     return np.where(counts == 0, 0.0, low), np.where(counts == size, 1.0, high)
 
 
-def _losses(
-    counts: NDArray[np.int64],
-    other_counts: NDArray[np.int64],
-    size: int,
-    other_size: int,
-    *,
-    confidence: float,
-) -> Matrix:
+def _losses(more: Matrix, less: Matrix, thresholds: Matrix, confidence: float) -> Matrix:
+    """Return the epsilon that each event proves: a statistic is at least a threshold."""
     each = 1 - (1 - confidence) / 2  # Both bounds hold together with the stated confidence.
-    low, _ = clopper_pearson(counts, size, confidence=each)
-    _, high = clopper_pearson(other_counts, other_size, confidence=each)
+    low, _ = clopper_pearson(_counts(more, thresholds), len(more), confidence=each)
+    _, high = clopper_pearson(_counts(less, thresholds), len(less), confidence=each)
     with np.errstate(divide="ignore"):
         losses: Matrix = np.log(low) - np.log(high)
     return losses
+
+
+def _halves(values: Matrix) -> tuple[Matrix, Matrix]:
+    return values[: len(values) // 2], values[len(values) // 2 :]
 
 
 def _spread(samples: Answers, exact: Matrix) -> Matrix:
@@ -166,8 +153,5 @@ def _thresholds(values: Matrix) -> Matrix:
     return np.unique(np.quantile(values, np.linspace(0, 1, THRESHOLDS), method="nearest"))
 
 
-def _counts(values: Matrix, thresholds: Matrix, *, above: bool) -> NDArray[np.int64]:
-    ordered = np.sort(values)
-    if above:
-        return np.asarray(len(values) - np.searchsorted(ordered, thresholds, side="left"))
-    return np.asarray(np.searchsorted(ordered, thresholds, side="right"))
+def _counts(values: Matrix, thresholds: Matrix) -> NDArray[np.int64]:
+    return np.asarray(len(values) - np.searchsorted(np.sort(values), thresholds, side="left"))

@@ -101,14 +101,14 @@ def cases() -> Iterator[Case]:
 def plain_count() -> Case:
     """Return the count of all records, eleven against ten."""
     tables = np.array([11, 0, 0, 0, 0, 0]), np.array([10, 0, 0, 0, 0, 0])
-    return Case.of(PLAIN_COUNT, _domain(), [Rows((), (), 1)], tables)
+    return Case.of(PLAIN_COUNT, small_domain(), [Rows((), (), 1)], tables)
 
 
 def empty_cell() -> Case:
     """Return the histogram, with one record in a cell against none."""
     tables = np.array([0, 0, 4, 0, 2, 0]), np.array([1, 0, 4, 0, 2, 0])
     name = "a histogram: an empty cell against one record"
-    return Case.of(name, _domain(), [_block(["age"])], tables)
+    return Case.of(name, small_domain(), [_block(["age"])], tables)
 
 
 def lattice() -> Case:
@@ -157,7 +157,7 @@ def ramps() -> Case:
 
 def _selected(name: str) -> Iterator[Case]:
     """Yield what a mechanism selects: the most sensitive cell, and the first record of one."""
-    domain = _domain()
+    domain = small_domain()
     workloads = [
         [_block(["age"]), _reduced(["age"], [[1, 1, 1], [0, 1, 2]])],  # A sum beside its counts.
         [_block([], [[1]]), _block(["sex"])],
@@ -173,11 +173,12 @@ def _selected(name: str) -> Iterator[Case]:
 
 
 def _most_sensitive(name: str, blocks: Sequence[Rows]) -> Case:
-    table, cell = _table(), int(np.argmax(effects(_domain(), blocks)))
-    return Case.of(name, _domain(), blocks, (_with_record(table, cell), table))
+    table, cell = _table(), int(np.argmax(effects(small_domain(), blocks)))
+    return Case.of(name, small_domain(), blocks, (_with_record(table, cell), table))
 
 
-def _domain() -> Domain:
+def small_domain() -> Domain:
+    """Return a domain of six cells."""
     return Domain(
         table="people",
         columns=(
@@ -198,7 +199,7 @@ def _with_record(table: Table, cell: int) -> Table:
 
 
 def _finest(scope: Sequence[str]) -> tuple[Partition, ...]:
-    return tuple(Partition.finest(_domain().column(name).size) for name in scope)
+    return tuple(Partition.finest(small_domain().column(name).size) for name in scope)
 
 
 def _block(scope: Sequence[str], rows: Sequence[Sequence[int]] | None = None) -> Rows:

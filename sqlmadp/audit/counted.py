@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.audit.cases import Case, Sums
+from sqlmadp.audit.cases import Case, Sums, small_domain
 from sqlmadp.private.data_vector import read_counts
 from sqlmadp.private.engines import Source, open_engine
 from sqlmadp.table.domain import Column, Domain, Neighbours, Unit
@@ -67,12 +68,9 @@ def _visits(person: int | None, owned: int) -> list[Visit]:
 def _of_visits(
     name: str, tables: Sequence[Sequence[Visit]], *, neighbours: Neighbours = "add_remove"
 ) -> Case:
-    domain = Domain(
+    domain = replace(
+        small_domain(),
         table="visits",
-        columns=(
-            Column(name="age", type="integer", minimum=0, maximum=2, complete=True),
-            Column(name="sex", type="category", values=("f", "m"), complete=True),
-        ),
         unit=Unit(column="person", max_records=MOST, key=("visit",), nulls="own"),
         neighbours=neighbours,
     )

@@ -1,4 +1,12 @@
-"""Report: every case audited, and whether the audit itself is sharp enough to be believed.
+"""The audit: every case sampled, what its samples prove, and whether the audit is sharp enough.
+
+`private.measure.calibrate` and `noisy_answers` are what a release runs between the counts and
+the ledger.  Calling them once per measurement would take hours, so the table is laid out many
+times, side by side, in copies that one more column tells apart.  A record is in one copy, so
+each copy's answers are a measurement of their own, with the sensitivity, scale and noise that
+the boundary itself works out:
+
+    blocks of the copies = I (x) A        sensitivity(I (x) A) = sensitivity(A)
 
 Each bound holds with confidence ``CONFIDENCE``; of all of them together, one is wrong less
 than once in a thousand runs.
@@ -7,31 +15,38 @@ than once in a thousand runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from sqlmadp.audit.bound import Answers, Bound, lower_bound
 from sqlmadp.audit.cases import PLAIN_COUNT, Case, cases
 from sqlmadp.audit.counted import counted_cases
-from sqlmadp.audit.freshness import repeated_noise
-from sqlmadp.audit.messages import telling_messages
-from sqlmadp.audit.sample import sample
+from sqlmadp.audit.leaks import repeated_noise, telling_messages
 from sqlmadp.experiment.processes import pool, starting
+from sqlmadp.private.measure import calibrate, noisy_answers
+from sqlmadp.table.domain import Column, Domain
+from sqlmadp.table.partition import Partition
+from sqlmadp.table.products import Products
+from sqlmadp.table.rows import Rows
 
 MEASUREMENTS = 200_000
 CONFIDENCE = 0.99999
 POWER = 0.8
-"""What part of epsilon the audit must be able to see on a plain count."""
+"""The part of epsilon that the audit must be able to see on a plain count."""
+COPIES = 2_000
+"""Measurements that one call makes."""
 
 Progress = Callable[[int, int], None]
 """Told how many measurements were made, of how many."""
 
 _PART = 20_000
+_COPY = " copy"  # Sorts before every name, so that copies are laid out one after the other.
 
 
 @dataclass(frozen=True)
@@ -90,7 +105,7 @@ def audit(
     confidence: float = CONFIDENCE,
     progress: Progress = lambda done, total: None,
 ) -> Report:
-    """Audit every case, with so many measurements of each of its two tables."""
+    """Audit every case, with this many measurements of each of its two tables."""
     every = (*cases(), *counted_cases())
     samples = _samples(every, measurements, progress)
     return Report(
@@ -112,6 +127,64 @@ def audit_case(
     return _audited(case, drawn, confidence)
 
 
+def sample(case: Case, table: int, measurements: int) -> Answers:
+    """Return at least that many measurements of one table of a case, one per row."""
+    domain, blocks = _copied(case)
+    strategy = calibrate(blocks, domain=domain, epsilon=case.epsilon)
+    counts = [np.tile(each, COPIES) for each in case.sums[table]]
+    samples = []
+    for _ in range(-(-measurements // COPIES)):
+        answers = noisy_answers(strategy, counts)
+        samples.append(np.hstack([each.reshape(COPIES, -1) for each in answers]))
+    return np.vstack(samples)
+
+
+def show_audit(report: Report) -> None:
+    """Print every case with the epsilon that was proven, and what was found besides."""
+    from rich.console import Console  # noqa: PLC0415 - Slow to load.
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("case", "claimed", "proven", "by"):
+        table.add_column(name, justify="right" if name in ("claimed", "proven") else "left")
+    for each in report.audited:
+        bound = each.bound
+        event = f"{bound.event}: {bound.more_likely:.4f} against {bound.less_likely:.4f}"
+        table.add_row(each.case, str(each.claimed), f"{bound.epsilon:.3f}", event)
+    plain = Console(highlight=False)
+    screen = plain if plain.is_terminal else Console(highlight=False, width=200)
+    screen.print(table)
+    fewest = min(each.measurements for each in report.audited)
+    screen.print(
+        f"\n{len(report.audited)} cases, {fewest:,} measurements of either table in each; every "
+        f"bound holds with confidence {report.confidence:.3%}"
+    )
+    screen.print(f"power: {report.power:.3f} of epsilon is seen on a plain count (needed: {POWER})")
+    screen.print(f"noise: {report.repeated or 'never the same twice'}")
+    said = "; ".join(report.messages)
+    screen.print(f"messages: {said or 'none depends on a record'}", markup=False)
+
+
+def audit_figures(report: Report) -> dict[str, Any]:
+    """Return what ``audit --json`` prints."""
+    return {
+        "ok": not report.problems,
+        "confidence": report.confidence,
+        "power": report.power,
+        "problems": report.problems,
+        "cases": [
+            {
+                "name": each.case,
+                "claimed": str(each.claimed),
+                "bound": each.bound.epsilon,
+                "event": each.bound.event,
+                "measurements": each.measurements,
+            }
+            for each in report.audited
+        ],
+    }
+
+
 def _audited(case: Case, samples: tuple[Answers, Answers], confidence: float) -> Audited:
     exact = case.exact(0), case.exact(1)
     bound = lower_bound(*samples, *exact, confidence=confidence, only=case.statistic)
@@ -119,7 +192,7 @@ def _audited(case: Case, samples: tuple[Answers, Answers], confidence: float) ->
 
 
 def _samples(
-    every: Iterable[Case], measurements: int, progress: Progress
+    every: Sequence[Case], measurements: int, progress: Progress
 ) -> dict[tuple[int, int], Answers]:
     """Return the samples of every table of every case, drawn on all processors."""
     parts: dict[tuple[int, int], list[Answers]] = {}
@@ -138,3 +211,20 @@ def _samples(
             done += min(_PART, measurements)
             progress(done, total)
     return {key: np.vstack(drawn) for key, drawn in parts.items()}
+
+
+def _copied(case: Case) -> tuple[Domain, list[Rows]]:
+    copy = Column(name=_COPY, type="integer", minimum=0, maximum=COPIES - 1, complete=True)
+    domain = replace(case.domain, columns=(copy, *case.domain.columns))
+    copies = Partition.finest(COPIES)
+    identity = sparse.eye_array(COPIES, dtype=np.int64, format="csr")
+    blocks: list[Rows] = []
+    for block in case.blocks:
+        scope, parts = (_COPY, *block.scope), (copies, *block.parts)
+        if isinstance(block, Products):
+            heights = np.stack([block.heights.astype(np.int64)] * COPIES)
+            blocks.append(Products(scope, parts, 0, None, (identity, *block.factors), heights))
+            continue
+        matrix = sparse.csr_array(sparse.kron(identity, block.matrix, format="csr"))
+        blocks.append(Rows(scope, parts, 0, matrix.astype(np.int64)))
+    return domain, blocks

@@ -26,16 +26,15 @@ def audit(measurements: int, as_json: bool, quiet: bool) -> None:
     through the code that releases use, and works out a lower bound on epsilon that the results
     prove. No plan, no private table and no ledger of yours is touched. Takes some minutes.
     """
-    from sqlmadp.audit.report import audit as run  # noqa: PLC0415
-    from sqlmadp.audit.show import audit_figures, show_audit  # noqa: PLC0415
+    from sqlmadp.audit import report as auditing  # noqa: PLC0415
     from sqlmadp.show.progress import counted  # noqa: PLC0415
 
     with counted("measuring", quiet=quiet) as progress:
-        report = run(measurements, progress=progress)
+        report = auditing.audit(measurements, progress=progress)
     if as_json:
-        print_json(audit_figures(report))
+        print_json(auditing.audit_figures(report))
     else:
-        show_audit(report)
+        auditing.show_audit(report)
     for problem in report.problems:
         click.echo(problem, err=True)
     sys.exit(1 if report.problems else 0)

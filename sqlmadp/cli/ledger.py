@@ -85,7 +85,7 @@ def _check_note(plan: Plan, ledger: Ledger) -> None:
     except SourceError as error:
         click.echo(f"note: not compared with the note of the table's ledger: {error}\n", err=True)
         return
-    check_binding(identity, ledger.path, lambda: ledger.heads)
+    check_binding(identity, ledger)
 
 
 def _ledger_of(path: Path, *, quiet: bool) -> Ledger:

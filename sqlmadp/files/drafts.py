@@ -57,7 +57,7 @@ def draft(source: Source, table: str, *, trusted_values: bool = False) -> str:
     """Return the text of a first schema file; reads no value unless the curator trusts all."""
     engine = open_engine(source, table=table)
     try:
-        columns = engine.catalogue()
+        columns = engine.columns
         if not trusted_values:
             parts = [_section(column, None) for column in columns]
         else:
@@ -124,8 +124,9 @@ def _lines(column: SourceColumn, values: Values | None) -> Iterator[str]:
         kind = "category"
     else:
         kind = "category" if _is_listed(column) else kind
-        only = ", of which the day is read" if column.kind == "timestamp" else ""
-        yield f'type = "{kind}"    # stored as {column.native}{only}'
+        more = ' and read as its day; or "timestamp", with every = "hour"'
+        more = more if column.kind == "timestamp" else ""
+        yield f'type = "{kind}"    # stored as {column.native}{more}'
     if kind == "category":
         yield _listed(column, values)
     elif kind in _EXAMPLES:
@@ -206,7 +207,7 @@ def allowed_values(column: SourceColumn) -> Allowed:
 
 def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Problem, ...]:
     """Return what is accepted and may not be meant: a format, a type, or an incomplete column."""
-    stored = {column.name.casefold(): column for column in engine.catalogue()}
+    stored = {column.name.casefold(): column for column in engine.columns}
     found = _date_note(engine, domain, csv)
     single = len(stored) == 1 == len(domain.columns)
     if single and next(iter(stored.values())).kind == "untyped text":
@@ -227,8 +228,9 @@ def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Pro
                     file=engine.location,
                     code="day-of-timestamp",
                     message=f"{column.name!r} is stored as {source.native} and is read as its day",
-                    hint="Statements see a DATE: no hour is told from another. The day of a "
-                    "timestamp with a time zone is that in UTC.",
+                    hint="Statements see a DATE: no hour is told from another. To tell hours "
+                    'apart, declare type = "timestamp" and every = "hour". With a time zone, days '
+                    "and hours are those in UTC.",
                 )
             )
         if source is None or not column.complete:
@@ -255,7 +257,7 @@ def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Pro
 
 def _date_note(engine: Engine, domain: Domain, csv: CsvFormat) -> list[Problem]:
     """Return a note on the dates of a CSV file, unless the plan says how they are written."""
-    untyped = {c.name.casefold() for c in engine.catalogue() if c.kind == "untyped text"}
+    untyped = {c.name.casefold() for c in engine.columns if c.kind == "untyped text"}
     dates = [c.name for c in domain.columns if c.type == "date" and c.name.casefold() in untyped]
     if not dates or csv.date_format is not None:
         return []

@@ -23,6 +23,12 @@
     min  = 1900-01-01                  # or text: "1900-01-01"
     max  = 2024-12-31
 
+    [columns.arrived]
+    type  = "timestamp"
+    every = "hour"                     # one cell per hour; or "minute" or "second"
+    min   = 2024-01-01                 # or a moment: 2024-01-01T08:00:00
+    max   = 2024-12-31                 # of a date, all of the day
+
     [columns.income]
     type = "real"                      # cells are cut out by the queries' own constants
     min  = 0
@@ -59,7 +65,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,11 +78,16 @@ LARGEST_COLUMN = 2**24
 """The most values that a column of integers, or of numbers with declared decimals, may have."""
 
 MOST_DECIMALS = 9
+LARGEST_STEP = 2**50
+"""The most steps of the last decimal from 0: beyond, floating-point numbers round to others."""
 
-_TYPES: tuple[ColumnType, ...] = ("category", "boolean", "integer", "date", "real")
+SECONDS = {"hour": 3600, "minute": 60, "second": 1}
+"""How finely a timestamp column may be read."""
+
+_TYPES: tuple[ColumnType, ...] = ("category", "boolean", "integer", "date", "timestamp", "real")
 _KEYS = ("type", "nullable", "complete", "outside")
 
-Bound = TypeVar("Bound", int, date, float)
+Bound = TypeVar("Bound", int, date, datetime, float)
 
 
 def read_schema(path: str | Path) -> Domain:
@@ -136,10 +147,11 @@ def _column(name: str, table: Table) -> Column | None:
         )
     outside = _outside(kind, table)
     if kind is None:
-        table.only((*_KEYS, "values", "min", "max", "decimals"), "a column")
+        table.only((*_KEYS, "values", "min", "max", "decimals", "every"), "a column")
         return None
     own: tuple[str, ...] = ("min", "max") if kind in ORDERED else ()
-    own = ("values",) if kind == "category" else (*own, "decimals") if kind == "real" else own
+    more = {"real": ("decimals",), "timestamp": ("every",)}
+    own = ("values",) if kind == "category" else (*own, *more.get(kind, ()))
     table.only((*_KEYS, *own), f"a column of type {kind}")
     column = Column(name=name, type=kind, nullable=nullable, complete=complete, outside=outside)
     low: int | date | float | None
@@ -153,11 +165,45 @@ def _column(name: str, table: Table) -> Column | None:
             low, high = _integer_bounds(table)
         case "date":
             low, high = _bounds(table, _date, "a date without a time, such as 2020-01-31")
+        case "timestamp":
+            every = _every(table)
+            column = replace(column, every=every)
+            low, high = _time_bounds(table, every)
         case "real":
             low, high = _bounds(table, _real, "a finite number")
             if "decimals" in table.values:
                 column = replace(column, type="decimal", decimals=_decimals(table, low, high))
     return replace(column, minimum=low, maximum=high)
+
+
+def _every(table: Table) -> int:
+    """Return the seconds of one step of a timestamp column."""
+    given = table.values.get("every")
+    if not isinstance(given, str) or given not in SECONDS:
+        table.refuse("every", ", ".join(show(name) for name in SECONDS))
+        return SECONDS["hour"]
+    return SECONDS[given]
+
+
+def _time_bounds(table: Table, every: int) -> tuple[datetime | None, datetime | None]:
+    """Return the first and the last step of a timestamp column; of a date, all steps of the day."""
+    low, high = _bounds(table, _moment, "a date or a moment, such as 2020-01-31T08:00:00")
+    if high is not None and _date(table.values.get("max")) is not None:
+        high += timedelta(days=1) - timedelta(seconds=every)
+    for key, end in (("min", low), ("max", high)):
+        if end is not None and (end - datetime(1970, 1, 1)) % timedelta(seconds=every):
+            table.refuse(key, f"a moment at which {table.values['every']}s begin")
+    if low is not None and high is not None:
+        values = (high - low) // timedelta(seconds=every) + 1
+        if values > LARGEST_COLUMN:
+            table.report(
+                "every",
+                f"is {show(table.values.get('every'))}, which makes {values} values from min to "
+                f"max; allowed: at most {LARGEST_COLUMN} values in a column of timestamps",
+                code="too-many-values",
+                hint="Declare longer steps or nearer ends.",
+            )
+    return low, high
 
 
 def _decimals(table: Table, low: float | None, high: float | None) -> int:
@@ -167,7 +213,9 @@ def _decimals(table: Table, low: float | None, high: float | None) -> int:
         table.refuse("decimals", f"an integer from 0 to {MOST_DECIMALS}")
         return 0
     for key, end in (("min", low), ("max", high)):
-        if end is not None and abs(end) < 2**53 / 10**given and end != round(end, given):
+        if end is not None and abs(end) >= LARGEST_STEP / 10**given:
+            table.refuse(key, f"a number that is exact to {given} decimals, nearer to 0")
+        elif end is not None and end != round(end, given):
             table.refuse(key, f"a number of at most {given} decimals, as the column declares")
     if low is not None and high is not None and (high - low) * 10**given >= LARGEST_COLUMN:
         table.report(
@@ -276,6 +324,18 @@ def _date(value: object) -> date | None:
         except ValueError:
             return None
     return value if isinstance(value, date) and not isinstance(value, datetime) else None
+
+
+def _moment(value: object) -> datetime | None:
+    """Return ``value`` if it is a local time or a day, whose first moment it then is."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else None
+    return datetime.combine(value, time()) if isinstance(value, date) else None
 
 
 def _real(value: object) -> float | None:

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sqlmadp.private.blocks import MAX_ANSWER
 from sqlmadp.private.engines import Engine
 from sqlmadp.private.engines.counting import Groups, Integers, Whole, count_groups
 from sqlmadp.private.engines.scope_batches import (
@@ -48,8 +49,6 @@ from sqlmadp.table.partition import Partition
 
 Sums = NDArray[np.int64]
 
-LARGEST_SUM = 2**62
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VertexSums:
@@ -64,7 +63,7 @@ class VertexSums:
     def dense(self, coarseness: int = 1) -> Sums:
         """Return the sum at every vertex, divided by ``coarseness`` and rounded down."""
         sums = np.zeros(self.size, dtype=np.int64)
-        sums[self.vertices] = np.minimum(self.sums // coarseness, LARGEST_SUM).astype(np.int64)
+        sums[self.vertices] = np.minimum(self.sums // coarseness, MAX_ANSWER).astype(np.int64)
         return sums
 
 

@@ -17,7 +17,8 @@ Numerics   Exact: budget and charges are fractions, stored as text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -234,26 +235,34 @@ class Ledger:
         """
         encoded = measurement.encode()
         self.make()
-        with refusing(
-            self.path,
-            "could not record the release; nothing is shown. Run it again: "
-            "if it was recorded after all, it returns the same answers and spends nothing",
+        with (
+            refusing(
+                self.path,
+                "could not record the release; nothing is shown. Run it again: "
+                "if it was recorded after all, it returns the same answers and spends nothing",
+            ),
+            self.held(),
         ):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                charges = self.charges
-                if all(charge.release != measurement.release for charge in charges):
-                    self._require_budget(measurement.epsilon, measured=True)
-                    self._insert(measurement, encoded, analysts, mechanism, len(charges) + 1)
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+            charges = self.charges
+            if all(charge.release != measurement.release for charge in charges):
+                self._require_budget(measurement.epsilon, measured=True)
+                self._insert(measurement, encoded, analysts, mechanism, len(charges) + 1)
         stored = self.find(measurement.release)
         if stored is None:
             raise broken(self.path, "a release that was just recorded is not there")
         return stored
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold off everybody else's charges in one transaction, which is committed at the end."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
 
     def verify(self) -> None:
         """Raise LedgerError unless file, version, chain and every measurement are sound."""

@@ -9,12 +9,12 @@ ledger that the table is charged to.  A ledger whose chain does not hold that ha
 
 A table in a database server is only ever read, so its note is kept on this machine, in the
 curator's own folder for such notes, under the hash of the table's identity.  The notes of all that
-a table shares records with (see `engines.identity`) are heeded as well.  A note that cannot be
+a table shares records with (see `engines.files`) are heeded as well.  A note that cannot be
 written is reported; a copy of the table has none, nor does a server's table on another machine.
 PROOF.md says what is then not noticed.
 
-A process may end between a charge and its note.  So the names that a charge is noted for are
-stored with the measurement, and whoever returns that brings the notes up to date.
+A process may end between a charge and its note, so the names to note are stored with the
+measurement, and `stored` brings their notes up to date, while the ledger is held: none goes back.
 
 Guarantee  Once the note is there, no release of the table, of a part of it or of what it is part of
            is charged to a ledger whose chain does not continue the noted one.  Nothing stored is
@@ -28,15 +28,15 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
 from sqlmadp.errors import LedgerError
-from sqlmadp.private.engines.identity import Identity
+from sqlmadp.private.engines import Identity
 from sqlmadp.private.ledger import Ledger
-from sqlmadp.private.ledger_file import sync_folder
+from sqlmadp.private.ledger_file import refusing, sync_folder
 from sqlmadp.private.measurement import Measurement
 
 SUFFIX = ".ledger-head"
@@ -44,37 +44,27 @@ NOTED = "noted_for"
 """Where a measurement's metadata lists the names that its charge is noted for."""
 
 Notice = Callable[[str], None]
+"""Told of a note that cannot be written."""
 
 
-def silent(_: str) -> None:
-    """Take a notice and say nothing."""
-
-
-def bind(identity: Identity, ledger: Ledger, notice: Notice = silent) -> None:
-    """Note the ledger of a table, or raise LedgerError if another one is noted."""
-    check_binding(identity, ledger.path, lambda: ledger.heads)
+def bind(identity: Identity, ledger: Ledger) -> None:
+    """Note the ledger of a table, if that can be; raise LedgerError if another one is noted."""
+    check_binding(identity, ledger)
     for name in identity.names:
-        note = note_of(name)
-        if not note.exists() and not _write(note, name, ledger, ledger.head, new=True):
-            notice(
-                f"note: {str(note)!r} cannot be written, so a release of this table against "
-                "another ledger would not be noticed; make its folder writable"
-            )
-    check_binding(identity, ledger.path, lambda: ledger.heads)  # Two may have come at once.
+        if not (note := note_of(name)).exists():
+            _write(note, name, ledger, new=True)
+    check_binding(identity, ledger)  # Two may have come at once.
 
 
-def check_binding(identity: Identity, path: Path, heads: Callable[[], Sequence[str]]) -> None:
-    """Raise LedgerError if a ledger other than that at ``path`` is noted; writes nothing.
-
-    ``heads`` returns the hashes of its chain; none if it is still to be made.
-    """
+def check_binding(identity: Identity, ledger: Ledger) -> None:
+    """Raise LedgerError if another ledger is noted, made or still to be made; writes nothing."""
     for name in (*identity.names, *identity.related):
         note = note_of(name)
         if note.exists():
-            _check(note, path, heads)
+            _check(note, ledger)
 
 
-def stored(ledger: Ledger, release: str, notice: Notice = silent) -> Measurement | None:
+def stored(ledger: Ledger, release: str, notice: Notice) -> Measurement | None:
     """Return the stored measurement of a release, or None; its notes are brought up to date."""
     measurement = ledger.find(release)
     if measurement is not None:
@@ -82,20 +72,16 @@ def stored(ledger: Ledger, release: str, notice: Notice = silent) -> Measurement
     return measurement
 
 
-def update_notes(names: Iterable[str], ledger: Ledger, notice: Notice = silent) -> None:
-    """Note the ledger's last hash wherever an earlier one of it is noted."""
+def update_notes(names: Iterable[str], ledger: Ledger, notice: Notice) -> None:
+    """Note the ledger's last hash wherever an earlier one of it is noted, or nothing is."""
     for name in names:
         note = note_of(name)
-        # Again after each write: another process may have charged more meanwhile, and its
-        # note may have been replaced by ours.
-        while (head := _later(note, ledger)) is not None:
-            if not _write(note, name, ledger, head, new=False):
-                notice(
-                    f"note: {str(note)!r} cannot be brought up to date, so an older copy of "
-                    f"ledger {str(ledger.path)!r} would not be noticed; make it and its folder "
-                    "writable, and run the command again"
-                )
-                break
+        if _is_behind(note, name, ledger) and not _updated(note, name, ledger):
+            notice(
+                f"note: {str(note)!r} cannot be brought up to date, so an older copy of ledger "
+                f"{str(ledger.path)!r}, or another ledger, would not be noticed; make both "
+                "folders writable, and run the command again"
+            )
 
 
 def note_of(name: str) -> Path:
@@ -122,7 +108,7 @@ def _read(note: Path) -> _Note | None:
         return None
 
 
-def _check(note: Path, path: Path, heads: Callable[[], Sequence[str]]) -> None:
+def _check(note: Path, ledger: Ledger) -> None:
     # The note first and then the chain: another release may move both on at any time, and a
     # chain that is read later holds every head that was noted before.
     noted = _read(note)
@@ -131,7 +117,8 @@ def _check(note: Path, path: Path, heads: Callable[[], Sequence[str]]) -> None:
             f"{str(note)!r}, which records the ledger of this table, cannot be read. Nothing was "
             "read or spent. Restore it from a backup"
         )
-    if noted.head not in heads():
+    path = ledger.path
+    if noted.head not in ledger.heads:
         wrong = "the ledger of this table is missing or out of date"
         remedy = f"Restore {path.name} from a backup"
         if Path(noted.ledger) != path.resolve() and Path(noted.ledger).exists():
@@ -144,17 +131,29 @@ def _check(note: Path, path: Path, heads: Callable[[], Sequence[str]]) -> None:
         )
 
 
-def _later(note: Path, ledger: Ledger) -> str | None:
-    """Return the ledger's head if the note has an earlier one of its chain."""
+def _is_behind(note: Path, name: str, ledger: Ledger) -> bool:
+    """Return whether the note has an earlier hash of the ledger, or is missing next to a table."""
+    if not note.exists():
+        return not name.startswith("file:") or Path(name.removeprefix("file:")).exists()
     noted = _read(note)
-    *earlier, head = ledger.heads
-    return head if noted is not None and noted.head in earlier else None
+    return noted is not None and noted.head in ledger.heads[:-1]
 
 
-def _write(note: Path, name: str, ledger: Ledger, head: str, *, new: bool) -> bool:
+def _updated(note: Path, name: str, ledger: Ledger) -> bool:
+    """Bring the note up to date while nobody else charges; return whether it is."""
+    try:
+        with refusing(ledger.path, "is busy"), ledger.held():
+            missing = not note.exists()
+            return not _is_behind(note, name, ledger) or _write(note, name, ledger, new=missing)
+    except LedgerError:
+        return False
+
+
+def _write(note: Path, name: str, ledger: Ledger, *, new: bool) -> bool:
     """Put the note in place whole, and return whether that is done."""
     place = os.fsencode(ledger.path.resolve()).decode(errors="replace")
-    text = msgspec.json.format(msgspec.json.encode(_Note(table=name, ledger=place, head=head)))
+    content = _Note(table=name, ledger=place, head=ledger.head)
+    text = msgspec.json.format(msgspec.json.encode(content))
     try:
         if not name.startswith("file:"):
             note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ transaction nothing leaves the process; after it the answers are paid for, and a
 again returns them, free.  `noisy_answers`, from a strategy and counts, is what audits try.
 
 Guarantee  The measurements of one ledger together are budget-differentially private.
-Requires   As in PROOF.md: an honest curator, one record (or as many as declared) a unit.
+Requires   As in PROOF.md: an honest curator, one record, or as many as declared, per unit.
 Numerics   Exact integers up to the noise; see `blocks`, `sensitivity` and `noise`.
 """
 
@@ -39,7 +39,6 @@ from sqlmadp.private.ledger_binding import (
     Notice,
     bind,
     check_binding,
-    silent,
     stored,
     update_notes,
 )
@@ -77,15 +76,14 @@ def measure(
     analysts: Sequence[str],
     mechanism: str,
     metadata: Mapping[str, Any],
-    notice: Notice = silent,
+    notice: Notice = lambda _: None,
     announce: Callable[[], None] = lambda: None,
 ) -> Measurement:
     """Spend ``epsilon`` once and return noisy answers to every row of ``blocks``.
 
     ``release`` is the hash of what was asked.  A completed release returns what is stored,
-    whatever the blocks are now, and spends nothing.  ``notice`` is told of notes beside the
-    table that cannot be written.  ``announce`` is called once nothing stands in the way of the
-    release any more, before a record is read; what it raises ends it.
+    whatever the blocks are now, and spends nothing.  ``announce`` is called once nothing can
+    refuse the release any more, before a record is read; if it raises, nothing is spent.
     """
     if not isinstance(epsilon, Fraction) or epsilon <= 0:
         raise InterfaceError(f"epsilon must be a positive Fraction, not {epsilon!r}")
@@ -98,13 +96,13 @@ def measure(
     try:
         check_catalogue(engine, domain)
         names = engine.identity.names
-        check_binding(engine.identity, ledger.path, lambda: ledger.heads)
+        check_binding(engine.identity, ledger)
         announce()
         ledger.make()
         if (known := stored(ledger, release, notice)) is not None:
             return known  # Another process completed it while this one prepared.
         ledger.require(epsilon)  # Its name is on the disk before anything is charged to it.
-        bind(engine.identity, ledger, notice)
+        bind(engine.identity, ledger)
         values = _noisy_answers_or_none(engine, domain, strategy)
     finally:
         engine.close()

@@ -11,9 +11,8 @@ from sqlmadp.files.drafts import catalogue_notes
 from sqlmadp.files.plan import Plan
 from sqlmadp.files.schema import read_schema
 from sqlmadp.private import Ledger
-from sqlmadp.private.engines import open_engine
+from sqlmadp.private.engines import Identity, open_engine
 from sqlmadp.private.engines.catalogue import catalogue_problems
-from sqlmadp.private.engines.identity import Identity
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.history import find_base
 from sqlmadp.release.trial import prepare, without_failing

@@ -24,10 +24,10 @@ from sqlmadp.errors import InputError, NotSupportedError, ProgrammingError
 from sqlmadp.files.analysts import Analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
+from sqlmadp.mechanism.fairness import Cap, explained_caps
 from sqlmadp.private import Ledger
-from sqlmadp.private.engines.identity import Identity
+from sqlmadp.private.engines import Identity
 from sqlmadp.private.ledger_binding import check_binding
-from sqlmadp.private.ledger_file import check_place
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import Certificate, certify, certify_late, unit_noise
 from sqlmadp.release.check import compare_with_catalogue, source_identity
@@ -47,6 +47,16 @@ class Previews(dict[str, Certificate | NotSupportedError]):
         self.asked = asked
         self.base = base
         """The completed release that the plan adds analysts to, if it does."""
+
+    def caps(self) -> dict[str, dict[str, Cap]]:
+        """Return the caps on each analyst's error, by mechanism that searches within such caps."""
+        names = [analyst.name for analyst in self.asked.plan.analysts]
+        found = {}
+        for mechanism, each in self.items():
+            if isinstance(each, Certificate) and self.base is None:
+                caps = explained_caps(self.asked.outcome(mechanism))
+                found[mechanism] = dict(zip(names, caps, strict=True)) if caps else {}
+        return found
 
     def __repr__(self) -> str:
         return self._table().text()
@@ -298,15 +308,11 @@ def dry_run(plan: Plan, progress: Progress = lambda _: None) -> DryRun:
 def _look(asked: BoundPlan, identity: Identity) -> tuple[Fraction, str | None, Base | None]:
     """Return what the ledger has spent, when it recorded this release, and what it adds to."""
     plan = asked.plan
-    if not plan.ledger_path.exists() and plan.head is None:
-        check_place(plan.ledger_path)
-        check_binding(identity, plan.ledger_path, tuple)
-        return Fraction(0), None, None
-    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
+    with Ledger.prepare(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
         known = [charge.time for charge in ledger.charges if charge.release == asked.release_id]
         if known:
             return ledger.spent, known[0], None
         base = find_base(asked, ledger)
         ledger.require(plan.epsilon if base is None else base.epsilon(plan))
-        check_binding(identity, ledger.path, lambda: ledger.heads)
+        check_binding(identity, ledger)
         return ledger.spent, None, base

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlmadp.answer.result import Result, as_json
 from sqlmadp.errors import Error, NotSupportedError, Problem
-from sqlmadp.mechanism.bounds import Bounds
+from sqlmadp.mechanism.fairness import Bounds, Cap
 from sqlmadp.private import Ledger
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import Certificate, Join, Skipped
@@ -75,8 +75,13 @@ def _queries(asked: BoundPlan | None) -> list[dict[str, Any]]:
     ]
 
 
-def plan_figures(previews: Previews, least: Mapping[str, Fraction]) -> dict[str, Any]:
-    """Return what ``plan --json`` prints; ``least`` epsilon by mechanism, if targets were given."""
+def plan_figures(
+    previews: Previews, least: Mapping[str, Fraction], caps: Mapping[str, Mapping[str, Cap]]
+) -> dict[str, Any]:
+    """Return what ``plan --json`` prints.
+
+    ``least`` epsilon by mechanism, if targets were given; ``caps`` if they are to be explained.
+    """
     asked = previews.asked
     return {
         **_late(previews),
@@ -86,9 +91,20 @@ def plan_figures(previews: Previews, least: Mapping[str, Fraction]) -> dict[str,
         "mechanisms": {
             name: {"unsupported": str(each)}
             if isinstance(each, NotSupportedError)
-            else _mechanism(each)
+            else _mechanism(each) | _caps(caps.get(name))
             for name, each in previews.items()
         },
+    }
+
+
+def _caps(caps: Mapping[str, Cap] | None) -> dict[str, Any]:
+    if caps is None:
+        return {}
+    return {
+        "caps": {
+            name: {"reached": each.reached, "binds": each.binds, "cost": each.cost}
+            for name, each in caps.items()
+        }
     }
 
 

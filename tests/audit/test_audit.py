@@ -22,8 +22,7 @@ from sqlmadp.audit.cases import (
     ramps,
     uneven_blocks,
 )
-from sqlmadp.audit.freshness import repeated_noise
-from sqlmadp.audit.messages import CANARY, telling_messages
+from sqlmadp.audit.leaks import CANARY, repeated_noise, telling_messages
 from sqlmadp.audit.report import Audited, Report, audit_case
 from sqlmadp.cli import main
 from sqlmadp.private import data_vector, measure, noise, sensitivity
@@ -129,7 +128,7 @@ def test_one_noise_scale_for_blocks_of_different_units_is_caught(monkeypatch):
         strategy = right(*arguments, **options)
         return replace(strategy, scales=(min(strategy.scales),) * len(strategy.scales))
 
-    monkeypatch.setattr("sqlmadp.audit.sample.calibrate", alike)
+    monkeypatch.setattr("sqlmadp.audit.report.calibrate", alike)
     assert not audit_case(ramps(), 4_000, confidence=SURE).holds
 
 
@@ -229,6 +228,7 @@ def test_a_report_says_what_is_wrong(made, problem):
     assert report_of(0.9).problems == []
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_the_command_fails_when_it_is_too_weak_to_see_anything(monkeypatch):
     monkeypatch.setattr(report, "cases", lambda: [plain_count(), lattice()])

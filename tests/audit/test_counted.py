@@ -95,6 +95,7 @@ def test_an_income_adds_as_much_as_any_other_record():
             assert (with_it - without).sum() == block.units
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_a_forgotten_second_ramp_is_caught(monkeypatch):
     right = data_vector._bernstein
@@ -125,7 +126,7 @@ def test_the_scale_of_counts_on_one_block_of_sums_is_caught(monkeypatch, number)
         scales[number] /= counted.HIGHEST
         return replace(strategy, scales=tuple(scales))
 
-    monkeypatch.setattr("sqlmadp.audit.sample.calibrate", careless)
+    monkeypatch.setattr("sqlmadp.audit.report.calibrate", careless)
     case = CASES["sums: an income in between"]
     assert not audit_case(case, 4_000, confidence=SURE).holds
 
@@ -138,5 +139,5 @@ def test_one_block_of_sums_without_the_others_in_its_scale_is_caught(monkeypatch
         scales = (right([block], **options).scales[0] for block in blocks)
         return replace(right(blocks, **options), scales=tuple(scales))
 
-    monkeypatch.setattr("sqlmadp.audit.sample.calibrate", alone)
+    monkeypatch.setattr("sqlmadp.audit.report.calibrate", alone)
     assert not audit_case(CASES["sums: the highest income"], 6_000, confidence=SURE).holds

@@ -137,6 +137,14 @@ def test_a_draft_from_trusted_values_says_where_there_is_null(run, tmp_path):
     assert "nullable = true" not in sections(draft)["flag"]
 
 
+def test_a_draft_from_trusted_values_leaves_out_infinite_days(run, tmp_path):
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute("CREATE TABLE t (day DATE, seen TIMESTAMP)")
+        connection.execute("INSERT INTO t VALUES ('infinity', '-infinity'), ('2020-01-02', NULL)")
+    draft = run("draft", tmp_path / "t.duckdb", "t", "--trusted-values").output
+    assert "min = 2020-01-02\nmax = 2020-01-02" in draft
+
+
 def test_a_draft_from_trusted_values_has_the_types_of_a_csv_file(run, tmp_path):
     (tmp_path / "t.csv").write_text(
         "n,price,day,at,flag,word,none\n"

@@ -223,6 +223,11 @@ def test_a_domain_written_as_a_schema_is_read_back(tmp_path_factory, domain):
         ('type = "real"\nmin = "0"\nmax = 1', 4, ['columns.c.min is "0"', "a finite number"]),
         (f'type = "real"\nmin = 0\nmax = 1{"0" * 400}', 5, ["columns.c.max", "a finite number"]),
         (
+            'type = "real"\nmin = 1125899906842623.0\nmax = 1125899906842624.0\ndecimals = 0',
+            5,
+            ["columns.c.max is 1125899906842624.0", "a number that is exact to 0 decimals"],
+        ),
+        (
             'type = "real"\nmin = 0.125\nmax = 1\ndecimals = 2',
             4,
             ["columns.c.min is 0.125", "a number of at most 2 decimals"],

@@ -419,3 +419,21 @@ def test_the_memory_of_a_summed_column_is_bounded_before_any_data(tmp_path):
     bound = answer_bytes(domain, [layout])
     assert bound // 4 < peak < bound
     assert answer_bytes(domain, [layout] * 2) - bound == 3 * groups * BYTES_PER_SUM
+
+
+@pytest.mark.parametrize("end", [2**52 + 300_001, -(2**52) - 1])
+def test_rounding_leads_out_of_neither_end_of_a_column_with_decimals(tmp_path, end):
+    """Beyond an end a ramp would go on, and a record would move it by more than its units."""
+    ends = {"minimum": float(end - 300_000), "maximum": float(end)}
+    column = Column(name="x", type="decimal", decimals=0, complete=True, **ends)
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT ?::DOUBLE AS x", [float(end)])
+    ramp = Partition(np.zeros(300_001, np.int64), np.arange(300_001), np.array([1]), 300_000)
+    engine = open_engine(Source(location="t.duckdb", folder=tmp_path), table="t")
+    try:
+        (sums,) = read_counts(
+            engine, Domain(table="t", columns=(column,)), [Rows(("x",), (ramp,), 1)]
+        )
+    finally:
+        engine.close()
+    assert sums.tolist() == [0, 300_000]

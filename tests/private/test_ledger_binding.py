@@ -1,7 +1,9 @@
 """The budget belongs to the data: a second ledger for the same table is refused."""
 
+import json
 import os
 import shutil
+import threading
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
 
@@ -13,8 +15,8 @@ from sqlmadp.cli import main
 from sqlmadp.errors import LedgerError
 from sqlmadp.files.plan import Plan
 from sqlmadp.private import Ledger, ledger_binding
-from sqlmadp.private.engines import Source, open_engine
-from sqlmadp.private.engines.identity import Identity, identity_of_files, split_location
+from sqlmadp.private.engines import Identity, Source, open_engine
+from sqlmadp.private.engines.files import identity_of_files, split_location
 from sqlmadp.private.ledger_binding import bind, note_of
 
 
@@ -275,23 +277,55 @@ def test_a_command_says_that_a_note_is_behind(plans, monkeypatch):
         assert "visits.parquet.ledger-head' cannot be brought up to date" in result.stderr
 
 
-def test_two_charges_at_once_leave_the_note_of_the_later_one(
+def test_two_charges_at_once_note_their_hashes_in_the_order_of_the_chain(
     measure_people, note, monkeypatch, ledger
 ):
-    replace, others = os.replace, []
+    """A process that dies after any write must not leave an older hash than was noted before."""
+    replace, noted, others = os.replace, [], []
+
+    def second():
+        with Ledger.read(ledger.path) as other:
+            measure_people(release="second", ledger=other)
 
     def overtaken(*places):
-        """Put a note in place after another process charged more and noted that."""
+        """Put a note in place while another process charges more and wants to note that."""
         if not others:
-            others.append("second")
-            with Ledger.read(ledger.path) as other:
-                measure_people(release="second", ledger=other)
+            others.append(threading.Thread(target=second))
+            others[0].start()
+            others[0].join(timeout=1)
         replace(*places)
+        noted.append(json.loads(note.read_text())["head"])
 
     monkeypatch.setattr(os, "replace", overtaken)
     measure_people()
+    others[0].join()
     assert len(ledger.charges) == 2
+    places = [ledger.heads.index(head) for head in noted]
+    assert places == sorted(places)
     assert ledger.head in note.read_text()
+
+
+def test_a_note_that_could_not_be_written_is_made_when_a_stored_release_is_returned(
+    measure_people, note, monkeypatch, ledger, tmp_path
+):
+    said = []
+    with monkeypatch.context() as full:
+        full.setattr("sqlmadp.private.ledger_binding.os.link", denied)
+        measure_people(notice=said.append)
+        assert not note.exists()
+        measure_people(notice=said.append)
+    assert [str(note) in text and "another ledger" in text for text in said] == [True, True]
+    measure_people(notice=said.append)
+    assert ledger.head in note.read_text()
+    assert len(said) == 2
+
+
+def test_no_note_is_made_for_a_table_that_is_gone(measure_people, note, people_source):
+    measure_people()
+    note.unlink()
+    (people_source.folder / people_source.location).unlink()
+    measure_people()
+    assert not note.exists()
 
 
 def test_the_note_of_a_table_in_a_server_is_kept_in_the_curators_folder(

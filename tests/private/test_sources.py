@@ -119,6 +119,13 @@ def test_a_list_of_integers_is_no_integer(opened, database):
     assert "stored as INTEGER[]" in "".join(problem.message for problem in problems)
 
 
+def test_a_list_of_an_enumeration_is_no_enumeration(opened, database):
+    database("CREATE TABLE t (count ENUM('a', 'b')[], n ENUM('a', 'b'))")
+    count, n = opened("t.duckdb").columns
+    assert (count.kind, count.constraints.values) == ("other", None)
+    assert (n.kind, n.constraints.values) == ("text", ("a", "b"))
+
+
 def test_missing_columns_are_named_with_those_there_are(opened, database):
     database("CREATE TABLE t (wrod VARCHAR)")
     problems = catalogue_problems(opened("t.duckdb"), EVERY_TYPE)
@@ -157,7 +164,7 @@ def test_a_csv_file_without_a_usable_header_is_refused(opened, tmp_path, content
         ("junk.duckdb", "cannot be opened as a DuckDB database"),
         ("junk.csv#t", "leave the '#'"),
         ("t.duckdb#other", "has no table 'other'"),
-        ("t.duckdb#view_of_t", "a view will not do"),
+        ("t.duckdb#view_of_t", "a view is refused"),
     ],
 )
 def test_a_source_that_cannot_be_opened_says_why(opened, database, tmp_path, location, message):
@@ -199,7 +206,7 @@ def test_a_file_name_that_reads_as_a_pattern_is_refused(opened, tmp_path, name):
 def test_the_connection_can_do_nothing_but_read_its_table(opened, database, tmp_path, location):
     database(GOOD_TABLE, f"COPY t TO '{tmp_path}/t.parquet'", f"COPY t TO '{tmp_path}/t.csv'")
     (tmp_path / "other.csv").write_text("a\n1\n")
-    connection = opened(location)._connection
+    connection = opened(location).connection
     for statement in (
         f"SELECT * FROM read_csv('{tmp_path}/other.csv')",
         f"COPY (SELECT 1) TO '{tmp_path}/out.csv'",
@@ -223,7 +230,7 @@ def test_the_connection_can_do_nothing_but_read_its_table(opened, database, tmp_
 def test_a_database_is_never_written_to(opened, database):
     database(GOOD_TABLE)
     with pytest.raises(duckdb.Error):
-        opened("t.duckdb")._connection.execute("DELETE FROM t")
+        opened("t.duckdb").connection.execute("DELETE FROM t")
 
 
 def test_an_absolute_location_does_not_start_from_the_plan(database, tmp_path):

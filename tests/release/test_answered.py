@@ -3,8 +3,10 @@
 import json
 import tempfile
 from importlib.metadata import version
+from pathlib import Path
 
 import duckdb
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from people_table import same_rows
@@ -451,3 +453,16 @@ class TestUnforeseen:
             monkeypatch.setattr(session.Session, "tables", _broken)
             with pytest.raises(UnforeseenError):
                 connection.execute(TOTAL)
+
+
+def test_everyone_together_has_a_strategy_where_weighing_all_scopes_is_too_much_work(tmp_path):
+    web = Path(__file__).parents[2] / "benchmarks" / "everyday_plans" / "web"
+    lines = [f'schema = "{web / "schema.toml"}"\nsource = "none.parquet"\nepsilon = "1"']
+    lines.append('[ledger]\npath = "web.ledger"\nbudget = "1"')
+    for file in sorted(web.glob("*.sql")):
+        if file.stem != "table":
+            lines.append(f'[analysts.{file.stem}]\nqueries = "{file}"')
+    (tmp_path / "plan.toml").write_text("\n".join(lines))
+    collective = BoundPlan.bind(Plan.open(tmp_path / "plan.toml")).collective
+    found = collective.select(collective.together)
+    assert np.isfinite(found.error)

@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from sqlmadp.audit.bound import Bound
-from sqlmadp.audit.report import PLAIN_COUNT, Audited, Report
-from sqlmadp.audit.show import audit_figures
+from sqlmadp.audit.report import PLAIN_COUNT, Audited, Report, audit_figures
 from sqlmadp.cli import main
 from sqlmadp.show.json import versioned
 

@@ -9,8 +9,8 @@ schema.  No statement of an analyst ever reaches it.
     spark://host:port#...  local[*]#...  spark://#...                         Spark
                       (after '#' a table, or Parquet files; the last: the active session)
 
-Guarantee  `open_engine` and `Engine.catalogue` read no record; their messages depend on the
-           source's name and catalogue only, and hold no user, password or option of a URL.
+Guarantee  `open_engine` reads no record; its messages depend on the source's name and catalogue
+           only, and hold no user, password or option of a URL.
 Requires   The source is one table; a record is one row of it.
 Numerics   None: counts come back as 64-bit integers.
 """
@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from numpy.typing import NDArray
 from sqlglot import exp
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.engines.identity import Identity
 from sqlmadp.table.csv_format import CsvFormat
 
 Kind = Literal[
@@ -49,6 +48,21 @@ PLAIN: frozenset[Kind] = frozenset(
     {"boolean", "integer", "wide integer", "text", "date", "untyped text"}
 )
 """Kinds whose text is the same in every engine: what a unit or its key may be."""
+
+_TYPES: dict[Kind, str] = {
+    "boolean": "boolean bool",
+    "integer": "tinyint smallint integer int bigint utinyint usmallint uinteger int2 int4 int8 "
+    "byte short long",
+    "wide integer": "ubigint hugeint uhugeint",
+    "real": "float double decimal float4 float8 numeric",
+    "text": "varchar enum uuid text bpchar citext name string",
+    "date": "date",
+    # In seconds or milliseconds a record can be too large to be cast, and then fails.
+    "timestamp": "timestamp timestamp_ns timestamptz",
+}
+_KINDS = {name: kind for kind, names in _TYPES.items() for name in names.split()}
+
+Result = TypeVar("Result")
 
 _URL = re.compile(
     r"(?P<scheme>[a-z]+)://([^@/?#;]*@)?(?P<host>[\w.:,\[\]%-]*)(?P<path>/[^?#@:;]*)?"
@@ -109,6 +123,24 @@ class Source:
         return f"{scheme}://{host}{path}{table}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """The names by which a table is known, however it is spelled (see `files` and `postgres`)."""
+
+    table: str
+    """The table itself, the same for every spelling of its location, as far as is known."""
+    apart: tuple[str, ...] = ()
+    """Files of the table that its own name does not cover."""
+    related: tuple[str, ...] = ()
+    """What the table is part of, and what is part of it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return all that a charge of the table is noted for."""
+        return (self.table, *self.apart)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Engine(ABC):
     """One private table that can be counted."""
 
@@ -116,27 +148,15 @@ class Engine(ABC):
     """Whether a category's values are numbered, by a join, before they are counted.  It was
     measured to be faster with DuckDB and slower with PostgreSQL."""
 
-    def __init__(
-        self,
-        location: str,
-        identity: Identity,
-        relation: exp.Expression,
-        columns: Sequence[SourceColumn],
-    ) -> None:
-        self.location = location
-        """The source for messages."""
-        self.identity = identity
-        """What the table is, and what it shares records with, however it is spelled."""
-        self._relation = relation
-        self._columns = tuple(columns)
-
-    def catalogue(self) -> Sequence[SourceColumn]:
-        """Return the columns of the table, known since it was opened; no record is read."""
-        return self._columns
-
-    def relation(self) -> exp.Expression:
-        """Return a fresh copy of what stands for the table in a FROM clause."""
-        return self._relation.copy()
+    location: str
+    """The source for messages."""
+    identity: Identity
+    relation: exp.Expression
+    """The table as part of a FROM clause; copy it."""
+    columns: tuple[SourceColumn, ...]
+    """From the catalogue, when the table was opened; no record is read."""
+    close: Callable[[], object]
+    """Let go of the table."""
 
     @abstractmethod
     def typed(self, column: SourceColumn, sql_type: str) -> exp.Expression:
@@ -150,21 +170,48 @@ class Engine(ABC):
         """Return how many days after ``since`` a date is."""
         return exp.Sub(this=day, expression=since)
 
+    def microseconds(self, moment: exp.Expression) -> exp.Expression:
+        """Return how many microseconds after 1970 a timestamp is."""
+        return exp.Anonymous(this="EPOCH_US", expressions=[moment])
+
     def wide(self, whole: exp.Expression) -> exp.Expression:
         """Return a 64-bit integer as one of at least 126 bits."""
         return exp.cast(whole, "INT128")
-
-    def summed(self, whole: exp.Expression) -> exp.Expression:
-        """Return the sum of 64-bit integers, in integers of at least 126 bits."""
-        return exp.Sum(this=whole)
 
     @abstractmethod
     def counts(self, select: exp.Select) -> Mapping[str, NDArray[Any]]:
         """Run ``select`` and return its columns by name; NULLs are masked.  Private."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of the table."""
+
+def kind_of(stored: str, native: str = "") -> Kind:
+    """Return the kind of a stored type, whose name with its digits is ``native``."""
+    base = re.split(r"[( ]", stored.lower(), maxsplit=1)[0]
+    if base in ("decimal", "numeric") and (native or stored).endswith(",0)"):
+        return "wide integer"
+    return "other" if stored.endswith("]") else _KINDS.get(base, "other")
+
+
+def quietly(attempt: Callable[[], Result], wrong: str) -> Result:
+    """Return the result of an attempt; if it fails, SourceError says ``wrong`` and no more.
+
+    What an engine says may quote a record or a password, so its error is not chained either.
+    """
+    try:
+        return attempt()
+    except SourceError:
+        raise
+    except Exception:
+        pass
+    raise SourceError(f"{wrong}. Nothing was read or spent; the same command can be run again")
+
+
+def no_table(shown: str, table: str) -> str:
+    """Return the refusal of a source that lacks a table."""
+    return (
+        f"source {shown!r} has no table {table!r}, or this role does not see it. Name a table "
+        "after '#', as in 'file.duckdb#table' or 'postgresql://host/db#schema.table'; a view is "
+        "refused: store it as a table"
+    )
 
 
 def open_engine(source: Source, *, table: str) -> Engine:

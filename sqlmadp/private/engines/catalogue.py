@@ -22,6 +22,7 @@ _ACCEPTED: dict[str, frozenset[Kind]] = {
     "BOOLEAN": frozenset({"boolean", "untyped text"}),
     "BIGINT": _INTEGERS,
     "DATE": frozenset({"date", "timestamp", "untyped text"}),
+    "TIMESTAMP": frozenset({"timestamp", "untyped text"}),
     "DOUBLE": _INTEGERS | {"real"},
     "VARCHAR": frozenset({"text", "untyped text"}),
 }
@@ -29,6 +30,7 @@ _STORED_AS = {
     "BOOLEAN": "a BOOLEAN column",
     "BIGINT": "a column of an integer type",
     "DATE": "a DATE or TIMESTAMP column",
+    "TIMESTAMP": "a TIMESTAMP column",
     "DOUBLE": "a column of a numeric type",
     "VARCHAR": "a VARCHAR or ENUM column",
 }
@@ -43,36 +45,25 @@ def check_catalogue(engine: Engine, domain: Domain) -> None:
 
 def catalogue_problems(engine: Engine, domain: Domain) -> tuple[Problem, ...]:
     """Return one problem for every column that the source does not hold as it should."""
-    catalogue = engine.catalogue()
-    if len(catalogue) == 1 < len(domain.columns) and catalogue[0].kind == "untyped text":
+    if len(engine.columns) == 1 < len(domain.columns) and engine.columns[0].kind == "untyped text":
         return (_single(engine.location, len(domain.columns)),)
-    found = [
-        _problem(
-            engine.location,
+    needed = [
+        (
             column.name,
-            catalogue,
-            kinds=_ACCEPTED[column.sql_type],
-            wanted=_STORED_AS[column.sql_type],
-            declared=f"the schema declares {_declared(column)}",
+            _ACCEPTED[column.sql_type],
+            _STORED_AS[column.sql_type],
+            f"the schema declares {_declared(column)}",
         )
         for column in domain.columns
     ]
     if domain.unit is not None:
-        found += [
-            _problem(
-                engine.location,
-                name,
-                catalogue,
-                kinds=PLAIN,
-                wanted="a column of integers, text, dates or booleans",
-                declared=f"the schema's unit needs {use} to compare",
-            )
-            for name, use in [
-                (domain.unit.column, "values"),
-                *((name, "a key") for name in domain.unit.key),
-            ]
+        uses = [(domain.unit.column, "values"), *((name, "a key") for name in domain.unit.key)]
+        wanted = "a column of integers, text, dates or booleans"
+        needed += [
+            (name, PLAIN, wanted, f"the schema's unit needs {use} to compare") for name, use in uses
         ]
-    return tuple(problem for problem in found if problem is not None)
+    problems = (_problem(engine, *each) for each in needed)
+    return tuple(problem for problem in problems if problem is not None)
 
 
 def _single(location: str, columns: int) -> Problem:
@@ -92,19 +83,14 @@ def source_columns(engine: Engine, domain: Domain) -> dict[str, SourceColumn]:
 
 def source_column(engine: Engine, name: str) -> SourceColumn:
     """Return the source's column of that name, in any case, as SQL does."""
-    by_name = {column.name.casefold(): column for column in engine.catalogue()}
+    by_name = {column.name.casefold(): column for column in engine.columns}
     return by_name[name.casefold()]
 
 
 def _problem(
-    location: str,
-    name: str,
-    catalogue: Sequence[SourceColumn],
-    *,
-    kinds: frozenset[Kind],
-    wanted: str,
-    declared: str,
+    engine: Engine, name: str, kinds: frozenset[Kind], wanted: str, declared: str
 ) -> Problem | None:
+    location, catalogue = engine.location, engine.columns
     matches = [each for each in catalogue if each.name.casefold() == name.casefold()]
     if not matches:
         return Problem(

@@ -19,75 +19,49 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
 from numpy.typing import NDArray
 from sqlglot import exp
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.engines import Constraints, Engine, Kind, Source, SourceColumn
-from sqlmadp.private.engines.duckdb_files import (
+from sqlmadp.private.engines import (
+    Constraints,
+    Engine,
+    Identity,
+    Source,
+    SourceColumn,
+    kind_of,
+    no_table,
+    quietly,
+)
+from sqlmadp.private.engines.files import (
+    ParquetFiles,
     csv_header,
     csv_relation,
+    find_files,
+    identity_of_files,
+    is_text,
     parquet_relation,
     path_list,
 )
-from sqlmadp.private.engines.identity import Identity, identity_of_files
-from sqlmadp.private.engines.parquet_files import ParquetFiles, find_files, is_text
 from sqlmadp.table.csv_format import CsvFormat
 
-Result = TypeVar("Result")
 
-_KINDS: dict[str, Kind] = {
-    "BOOLEAN": "boolean",
-    "TINYINT": "integer",
-    "SMALLINT": "integer",
-    "INTEGER": "integer",
-    "BIGINT": "integer",
-    "UTINYINT": "integer",
-    "USMALLINT": "integer",
-    "UINTEGER": "integer",
-    "UBIGINT": "wide integer",
-    "HUGEINT": "wide integer",
-    "UHUGEINT": "wide integer",
-    "FLOAT": "real",
-    "DOUBLE": "real",
-    "DECIMAL": "real",
-    "VARCHAR": "text",
-    "ENUM": "text",
-    "UUID": "text",
-    "DATE": "date",
-    # In seconds or milliseconds a record can be too large to be cast, and then fails.
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMP_NS": "timestamp",
-    "TIMESTAMP WITH TIME ZONE": "timestamp",
-}
-
-
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DuckDbTable(Engine):
     """One table behind a locked-down DuckDB connection."""
 
     numbers_values = True
 
-    def __init__(
-        self,
-        location: str,
-        identity: Identity,
-        relation: exp.Expression,
-        columns: Sequence[SourceColumn],
-        connection: duckdb.DuckDBPyConnection,
-        *,
-        collated: bool = False,
-        csv: CsvFormat | None = None,
-    ) -> None:
-        super().__init__(location, identity, relation, columns)
-        self._connection = connection
-        self._collated = collated
-        self._csv = csv or CsvFormat()
+    connection: duckdb.DuckDBPyConnection
+    collated: bool = False
+    """Whether columns may have collations; files have none."""
+    csv: CsvFormat = CsvFormat()  # noqa: RUF009 - It never changes.
 
     def typed(self, column: SourceColumn, sql_type: str) -> exp.Expression:
         """Return a column's value to compare as ``sql_type``, NULL if it is none."""
@@ -96,37 +70,25 @@ class DuckDbTable(Engine):
             sql_type = "INT128"  # So that a huge integer is out of domain, or clamped, as itself.
         if sql_type == "DOUBLE" and column.kind == "wide integer":
             raw = exp.cast(raw, "VARCHAR")  # Directly, such an integer is rounded twice.
-        if sql_type == "DATE" and self._csv.date_format is not None:
-            form = exp.Literal.string(self._csv.date_format)
-            raw = exp.Anonymous(this="try_strptime", expressions=[raw, form])
-        if sql_type in ("DOUBLE", "INT128") and self._csv.decimal != ".":
+        if sql_type in ("DATE", "TIMESTAMP") and self.csv.date_format is not None:
+            raw = _function("try_strptime", raw, self.csv.date_format)
+        if sql_type in ("DOUBLE", "INT128") and self.csv.decimal != ".":
             # A point would be read as one too, so that 1.500 is no number.
-            raw = exp.Anonymous(
-                this="translate",
-                expressions=[
-                    raw,
-                    exp.Literal.string(f"{self._csv.decimal}."),
-                    exp.Literal.string(".x"),
-                ],
-            )
+            raw = _function("translate", raw, f"{self.csv.decimal}.", ".x")
         value = raw
         if sql_type != column.native:
             value = exp.TryCast(this=raw, to=exp.DataType.build(sql_type))
-        if sql_type == "VARCHAR" and self._collated:
-            # A column's own collation may merge declared values.  (Files have none.)
+        if sql_type == "VARCHAR" and self.collated:
+            # A column's own collation may merge declared values.
             value = exp.Collate(this=value, expression=exp.to_identifier("binary", quoted=True))
         return value
 
     def counts(self, select: exp.Select) -> Mapping[str, NDArray[Any]]:
         """Run ``select`` and return its columns by name; NULLs are masked.  Private."""
-        columns: dict[str, NDArray[Any]] = self._connection.execute(
+        columns: dict[str, NDArray[Any]] = self.connection.execute(
             select.sql("duckdb")
         ).fetchnumpy()
         return columns
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
 
 
 def open_file(source: Source, location: str, fragment: str, table: str) -> DuckDbTable:
@@ -162,57 +124,71 @@ def open_file(source: Source, location: str, fragment: str, table: str) -> DuckD
 
 def open_parquet(source: Source, found: ParquetFiles) -> DuckDbTable:
     """Open Parquet files; their own metadata is the catalogue."""
-    location = source.shown
     connection = _locked(":memory:", source.memory, allowed=found.files)
     whole = parquet_relation(found.files, partitioned=bool(found.partitions))
-    rows = _or_none(lambda: _describe(connection, whole))
-    # The order of columns may differ between files: they are read by name.
-    each = _or_none(
-        lambda: {frozenset(_describe(connection, parquet_relation([file]))) for file in found.files}
+    try:
+        # The order of columns may differ between files: they are read by name.
+        rows, each, unsafe = quietly(
+            lambda: (
+                _describe(connection, whole),
+                {frozenset(_describe(connection, parquet_relation([f]))) for f in found.files},
+                _unsafe_timestamps(connection, found.files),
+            ),
+            f"source {source.shown!r} cannot be opened as a Parquet file; correct 'source'",
+        )
+        stored = {name.casefold() for name, _ in next(iter(each))}
+        if len(each) > 1 or stored & {name.casefold() for name in found.partitions}:
+            raise SourceError(
+                f"source {source.shown!r} is made of files whose columns differ in name or type, "
+                "or are also names of folders; write them again with the same columns"
+            )
+    except BaseException:
+        connection.close()
+        raise
+    return DuckDbTable(
+        location=source.shown,
+        identity=identity_of_files(found.root, [file.resolve() for file in found.files]),
+        relation=whole,
+        columns=tuple(
+            SourceColumn(name=name, kind="untyped text", native="the name of a folder")
+            if name in found.partitions
+            else SourceColumn(name=name, kind="other", native="TIMESTAMP in milliseconds")
+            if name in unsafe
+            else SourceColumn(name=name, kind=kind_of(kind), native=_native(kind))
+            for name, kind in rows
+        ),
+        close=connection.close,
+        connection=connection,
     )
-    unsafe = _or_none(lambda: _unsafe_timestamps(connection, found.files))
-    if rows is None or each is None or unsafe is None:
-        connection.close()
-        raise SourceError(
-            f"source {location!r} cannot be opened as a Parquet file; correct 'source'"
-        )
-    stored = {name.casefold() for name, _ in next(iter(each))}
-    if len(each) > 1 or stored & {name.casefold() for name in found.partitions}:
-        connection.close()
-        raise SourceError(
-            f"source {location!r} is made of files whose columns differ in name or type, or are "
-            "also names of folders; write them again with the same columns"
-        )
-    columns = [
-        SourceColumn(name=name, kind="untyped text", native="the name of a folder")
-        if name in found.partitions
-        else _column(name, "TIMESTAMP in milliseconds" if name in unsafe else kind)
-        for name, kind in rows
-    ]
-    identity = identity_of_files(found.root, [file.resolve() for file in found.files])
-    return DuckDbTable(location, identity, whole, columns, connection)
 
 
 def open_csv(source: Source, path: Path) -> DuckDbTable:
     """Open a CSV file: commas, double quotes, a header; lines that do not parse are skipped."""
-    location = source.shown
     if glob.has_magic(str(path)):
         raise SourceError(
-            f"source {location!r} has one of * ? [ in its path, which would be taken for a pattern "
-            "of many files; rename it"
+            f"source {source.shown!r} has one of * ? [ in its path, which would be taken for a "
+            "pattern of many files; rename it"
         )
-    header = _or_none(lambda: csv_header(path, source.csv))
+    wrong = (
+        f"source {source.shown!r} has no usable header: the first line of a CSV file must name "
+        f"every column once, in UTF-8, separated by {source.csv.separator!r}. Name another "
+        "separator in the plan, under [csv]; convert another encoding: iconv -t utf-8"
+    )
+    header = quietly(lambda: csv_header(path, source.csv), wrong)
     if not header or len({name.casefold() for name in header}) < len(header) or "" in header:
-        raise SourceError(
-            f"source {location!r} has no usable header: the first line of a CSV file must name "
-            f"every column once, in UTF-8, separated by {source.csv.separator!r}. Name another "
-            "separator in the plan, under [csv]; convert another encoding: iconv -t utf-8"
-        )
-    relation = csv_relation(path, header, source.csv)
-    columns = [SourceColumn(name=name, kind="untyped text", native="text") for name in header]
+        raise SourceError(wrong)
     connection = _locked(":memory:", source.memory, allowed=[path])
-    identity = Identity(table=f"file:{path}")
-    return DuckDbTable(location, identity, relation, columns, connection, csv=source.csv)
+    return DuckDbTable(
+        location=source.shown,
+        identity=Identity(table=f"file:{path}"),
+        relation=csv_relation(path, header, source.csv),
+        columns=tuple(
+            SourceColumn(name=name, kind="untyped text", native="text") for name in header
+        ),
+        close=connection.close,
+        connection=connection,
+        csv=source.csv,
+    )
 
 
 def open_database(source: Source, path: Path, table: str) -> DuckDbTable:
@@ -221,13 +197,11 @@ def open_database(source: Source, path: Path, table: str) -> DuckDbTable:
     A view is refused: it may fail on some records, or change by more than one row when
     one record is added, and the promise is about the rows of what is counted.
     """
-    location = source.shown
-    connection = _or_none(lambda: _locked(str(path), source.memory))
-    if connection is None:
-        raise SourceError(
-            f"source {location!r} cannot be opened as a DuckDB database; "
-            "correct 'source' in the plan, or close the program that is writing to it"
-        )
+    connection = quietly(
+        lambda: _locked(str(path), source.memory),
+        f"source {source.shown!r} cannot be opened as a DuckDB database; correct 'source' in the "
+        "plan, or close the program that is writing to it",
+    )
     schema, _, name = table.rpartition(".")
     found = connection.execute(
         "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = "
@@ -236,14 +210,16 @@ def open_database(source: Source, path: Path, table: str) -> DuckDbTable:
     ).fetchall()
     if len(found) != 1:
         connection.close()
-        raise SourceError(
-            f"source {location!r} has no table {table!r} (a view will not do: store it as a "
-            "table); name the table after '#', as in 'file.duckdb#table'"
-        )
-    relation = exp.table_(found[0][1], db=found[0][0], quoted=True)
-    columns = _stored(connection, *found[0])
-    identity = Identity(table=f"file:{path}")
-    return DuckDbTable(location, identity, relation, columns, connection, collated=True)
+        raise SourceError(no_table(source.shown, table))
+    return DuckDbTable(
+        location=source.shown,
+        identity=Identity(table=f"file:{path}"),
+        relation=exp.table_(found[0][1], db=found[0][0], quoted=True),
+        columns=_stored(connection, *found[0]),
+        close=connection.close,
+        connection=connection,
+        collated=True,
+    )
 
 
 def _locked(
@@ -292,7 +268,9 @@ def _unsafe_timestamps(connection: duckdb.DuckDBPyConnection, files: Sequence[Pa
     return {str(name) for (name,) in rows}
 
 
-def _stored(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> list[SourceColumn]:
+def _stored(
+    connection: duckdb.DuckDBPyConnection, schema: str, table: str
+) -> tuple[SourceColumn, ...]:
     """Return the columns of a table of the database, with their constraints."""
     here = "WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
     # An expression in place of a stored value may fail on a record.
@@ -312,21 +290,25 @@ def _stored(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> l
         for kind, _, names, other in constraints
         if kind == "FOREIGN KEY" and len(names) == 1
     }
-    columns = []
-    for name, stored_type, null in rows:
-        known = Constraints(
-            null=null,
-            values=_enum_values(connection, stored_type),
-            checks=checks,
-            dialect="duckdb",
-            references=keys.get(name) or "",
+    return tuple(
+        SourceColumn(
+            name=name,
+            kind=kind_of(stored_type),
+            native=_native(stored_type),
+            constraints=Constraints(
+                null=null,
+                values=_enum_values(connection, stored_type),
+                checks=checks,
+                dialect="duckdb",
+                references=keys.get(name) or "",
+            ),
         )
-        columns.append(replace(_column(name, stored_type), constraints=known))
-    return columns
+        for name, stored_type, null in rows
+    )
 
 
 def _enum_values(connection: duckdb.DuckDBPyConnection, stored_type: str) -> tuple[str, ...] | None:
-    if not stored_type.startswith("ENUM("):
+    if not stored_type.startswith("ENUM(") or stored_type.endswith("]"):
         return None
     rows = connection.execute(
         f"SELECT unnest(enum_range(CAST(NULL AS {stored_type})))::VARCHAR"
@@ -334,17 +316,10 @@ def _enum_values(connection: duckdb.DuckDBPyConnection, stored_type: str) -> tup
     return tuple(value for (value,) in rows)
 
 
-def _column(name: str, stored_type: str) -> SourceColumn:
-    native = stored_type if stored_type.endswith("]") else stored_type.partition("(")[0]
-    kind: Kind = _KINDS.get(native, "other")
-    if native == "DECIMAL" and stored_type.endswith(",0)"):
-        kind = "wide integer"
-    return SourceColumn(name=name, kind=kind, native=native)
+def _native(stored_type: str) -> str:
+    """Return a type's name without its digits or values."""
+    return stored_type if stored_type.endswith("]") else stored_type.partition("(")[0]
 
 
-def _or_none(attempt: Callable[[], Result]) -> Result | None:
-    """Return what ``attempt`` does, or None where it fails: its error may quote the file."""
-    try:
-        return attempt()
-    except Exception:
-        return None
+def _function(name: str, value: exp.Expression, *texts: str) -> exp.Expression:
+    return exp.Anonymous(this=name, expressions=[value, *map(exp.Literal.string, texts)])

@@ -18,17 +18,25 @@ Numerics   A numeric is compared as the nearest 64-bit floating-point number.  T
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.engines import Constraints, Engine, Kind, Source, SourceColumn
-from sqlmadp.private.engines.identity import Identity
+from sqlmadp.private.engines import (
+    Constraints,
+    Engine,
+    Identity,
+    Source,
+    SourceColumn,
+    kind_of,
+    no_table,
+    quietly,
+)
 
 try:
     import psycopg
@@ -42,25 +50,6 @@ except ImportError:
 STATEMENT_TIMEOUT = "1h"
 """The same for every statement, so that it says nothing about the table but its size."""
 CONNECT_TIMEOUT = 30
-
-_KINDS: dict[str, Kind] = {
-    "bool": "boolean",
-    "int2": "integer",
-    "int4": "integer",
-    "int8": "integer",
-    "float4": "real",
-    "float8": "real",
-    "numeric": "real",
-    "text": "text",
-    "varchar": "text",
-    "bpchar": "text",
-    "citext": "text",
-    "name": "text",
-    "uuid": "text",
-    "date": "date",
-    "timestamp": "timestamp",
-    "timestamptz": "timestamp",
-}
 
 _SETTINGS = {
     "statement_timeout": STATEMENT_TIMEOUT,
@@ -86,7 +75,7 @@ WHERE c.relkind IN ('r', 'p') AND lower(c.relname) = lower(%s)
     AND has_any_column_privilege(c.oid, 'SELECT')
 """
 
-# A domain stands for the type under it.
+# A domain stands for the type under it; what is neither a base type nor an enumeration is other.
 _COLUMNS = """
 WITH RECURSIVE under AS (
     SELECT attnum, attname, attgenerated, atttypid AS type, atttypmod AS modifier,
@@ -96,7 +85,7 @@ WITH RECURSIVE under AS (
     SELECT attnum, attname, attgenerated, typbasetype, typtypmod, required OR typnotnull
     FROM under JOIN pg_type t ON t.oid = type WHERE typtype = 'd'
 )
-SELECT attname, CASE typtype WHEN 'e' THEN 'text' ELSE typname END,
+SELECT attname, CASE typtype WHEN 'e' THEN 'text' WHEN 'b' THEN typname ELSE 'other' END,
     format_type(type, modifier), attgenerated = 'v', NOT required,
     CASE typtype WHEN 'e' THEN ARRAY(
         SELECT enumlabel::text FROM pg_enum WHERE enumtypid = type ORDER BY enumsortorder
@@ -126,22 +115,14 @@ FROM pg_constraint LEFT JOIN pg_attribute
 WHERE conrelid = %(table)s AND convalidated AND contype IN ('c', 'f')
 """
 
-Result = TypeVar("Result")
+Connection = psycopg.Connection[tuple[Any, ...]]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PostgresTable(Engine):
-    """One table of a PostgreSQL server, in one transaction."""
+    """One table of a PostgreSQL server, in one transaction, which `close` ends."""
 
-    def __init__(
-        self,
-        location: str,
-        identity: Identity,
-        relation: exp.Expression,
-        columns: Sequence[SourceColumn],
-        connection: psycopg.Connection[tuple[Any, ...]],
-    ) -> None:
-        super().__init__(location, identity, relation, columns)
-        self._connection = connection
+    connection: Connection
 
     def typed(self, column: SourceColumn, sql_type: str) -> exp.Expression:
         """Return a column's value to compare as ``sql_type``, NULL if it is none."""
@@ -155,12 +136,17 @@ class PostgresTable(Engine):
                 return exp.Nullif(this=raw, expression=_numeric("NaN"))
             case "DOUBLE" if column.native.startswith("numeric"):
                 return _nearest(raw)
-            case "DATE" if column.kind == "timestamp":
-                return exp.cast(raw, "DATE")
+            case "DATE" | "TIMESTAMP" if column.kind == "timestamp":
+                return exp.cast(raw, sql_type)
             case "DOUBLE":
                 return exp.cast(raw, "DOUBLE")
             case _:
                 return raw
+
+    def microseconds(self, moment: exp.Expression) -> exp.Expression:
+        """Return how many microseconds after 1970 a timestamp is; EXTRACT gives a numeric."""
+        seconds = exp.Extract(this=exp.var("EPOCH"), expression=moment)
+        return exp.cast(exp.Mul(this=seconds, expression=exp.Literal.number(10**6)), "BIGINT")
 
     def wide(self, whole: exp.Expression) -> exp.Expression:
         """Return a 64-bit integer as a number of any size."""
@@ -168,55 +154,56 @@ class PostgresTable(Engine):
 
     def counts(self, select: exp.Select) -> Mapping[str, NDArray[Any]]:
         """Run ``select`` and return its columns by name; NULLs are masked.  Private."""
-        cursor = self._connection.execute(select.sql("postgres").encode())
+        cursor = self.connection.execute(select.sql("postgres").encode())
         names = [column.name for column in cursor.description or ()]
         rows = cursor.fetchall()
         values = list(zip(*rows, strict=True)) if rows else [()] * len(names)
         return {name: _masked(column) for name, column in zip(names, values, strict=True)}
-
-    def close(self) -> None:
-        """Close the connection, which ends the transaction."""
-        self._connection.close()
 
 
 def open_table(source: Source, url: str, table: str) -> PostgresTable:
     """Open a table of the server that ``url`` names; ``table`` may name a schema too."""
     connection = _connected(source.shown, url)
     try:
-        _quiet(source.shown, lambda: _settle(connection))
-        schema, _, name = table.rpartition(".")
-        found = _quiet(source.shown, lambda: connection.execute(_FIND, [name, schema]).fetchall())
-        if len(found) > 1:  # Names that differ only in case: one must be spelled exactly.
-            found = [row for row in found if row[1:3] == (schema or "public", name)]
-        if len(found) != 1:
-            raise SourceError(
-                f"source {source.shown!r} has no table {table!r} (a view will not do: store it as "
-                "a table), or this role does not see it; name it after '#', as in "
-                "'postgresql://host/db#schema.table'"
-            )
-        oid, schema, name, hidden = found[0]
-        if hidden:
-            raise SourceError(
-                f"source {source.shown!r} has row-level security, which hides records of table "
-                f"{table!r} from this role; connect as a role that sees all of them"
-            )
-        columns = _quiet(source.shown, lambda: _columns(connection, oid))
-        server = _quiet(source.shown, lambda: _server(connection))
-        related = _quiet(
-            source.shown, lambda: connection.execute(_RELATED, {"oid": oid}).fetchall()
+        opened = quietly(
+            lambda: _opened(source.shown, connection, table),
+            f"source {source.shown!r} does not answer questions about its catalogue",
         )
     except BaseException:
         connection.close()
         raise
-    place = f"postgresql:{server}/{connection.info.dbname}/"
-    identity = Identity(
-        table=f"{place}{schema}.{name}", related=tuple(f"{place}{s}.{n}" for s, n in related)
+    return opened
+
+
+def _opened(shown: str, connection: Connection, table: str) -> PostgresTable:
+    _settle(connection)
+    schema, _, name = table.rpartition(".")
+    found = connection.execute(_FIND, [name, schema]).fetchall()
+    if len(found) > 1:  # Names that differ only in case: one must be spelled exactly.
+        found = [row for row in found if row[1:3] == (schema or "public", name)]
+    if len(found) != 1:
+        raise SourceError(no_table(shown, table))
+    oid, schema, name, hidden = found[0]
+    if hidden:
+        raise SourceError(
+            f"source {shown!r} has row-level security, which hides records of table {table!r} "
+            "from this role; connect as a role that sees all of them"
+        )
+    place = f"postgresql:{_server(connection)}/{connection.info.dbname}/"
+    related = connection.execute(_RELATED, {"oid": oid}).fetchall()
+    return PostgresTable(
+        location=shown,
+        identity=Identity(
+            table=f"{place}{schema}.{name}", related=tuple(f"{place}{s}.{n}" for s, n in related)
+        ),
+        relation=exp.table_(name, db=schema, quoted=True),
+        columns=_columns(connection, oid),
+        close=connection.close,
+        connection=connection,
     )
-    relation = exp.table_(name, db=schema, quoted=True)
-    return PostgresTable(source.shown, identity, relation, columns, connection)
 
 
-def _connected(shown: str, url: str) -> psycopg.Connection[tuple[Any, ...]]:
+def _connected(shown: str, url: str) -> Connection:
     try:
         given = conninfo.conninfo_to_dict(url)
         reason = ""
@@ -245,7 +232,7 @@ def _harmless(said: str, given: Mapping[str, Any]) -> str:
     return " ".join(said.split()).rstrip(".")
 
 
-def _settle(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+def _settle(connection: Connection) -> None:
     connection.read_only = True
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     for name, value in _SETTINGS.items():
@@ -253,7 +240,7 @@ def _settle(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         connection.execute("SELECT set_config(%s, %s, true)", [name, value])
 
 
-def _server(connection: psycopg.Connection[tuple[Any, ...]]) -> str:
+def _server(connection: Connection) -> str:
     """Return what is the same for every name and address of one server, and for its replicas."""
     row = connection.execute(
         "SELECT CASE WHEN has_function_privilege('pg_catalog.pg_control_system()', 'execute') "
@@ -264,44 +251,28 @@ def _server(connection: psycopg.Connection[tuple[Any, ...]]) -> str:
     return f"{connection.info.host.lower()}:{connection.info.port}"
 
 
-def _quiet(shown: str, attempt: Callable[[], Result]) -> Result:
-    """Return what ``attempt`` does before any record is read; its error is not chained."""
-    try:
-        return attempt()
-    except psycopg.Error:
-        pass
-    raise SourceError(
-        f"source {shown!r} does not answer questions about its catalogue; nothing was read or "
-        "spent, and the same command can be run again"
-    )
-
-
-def _columns(connection: psycopg.Connection[tuple[Any, ...]], oid: int) -> list[SourceColumn]:
+def _columns(connection: Connection, oid: int) -> tuple[SourceColumn, ...]:
     """Return the columns of a table, with their constraints."""
     rows = connection.execute(_COLUMNS, [oid]).fetchall()
     constraints = connection.execute(_CONSTRAINTS, {"table": oid}).fetchall()
     checks = tuple(text for kind, text, *_ in constraints if kind == "c")
     keys = {name: other for kind, _, name, other in constraints if kind == "f" and name}
-    columns = []
-    for name, stored, native, virtual, null, values in rows:
-        known = Constraints(
-            null=null,
-            values=values and tuple(values),
-            checks=checks,
-            dialect="postgres",
-            references=keys.get(name, ""),
+    return tuple(
+        SourceColumn(
+            name=name,
+            # An expression in place of a stored value may fail on a record.
+            kind="other" if virtual else kind_of(stored, native),
+            native=f"{native}, generated when it is read" if virtual else native,
+            constraints=Constraints(
+                null=null,
+                values=values and tuple(values),
+                checks=checks,
+                dialect="postgres",
+                references=keys.get(name, ""),
+            ),
         )
-        columns.append(replace(_column(name, stored, native, virtual), constraints=known))
-    return columns
-
-
-def _column(name: str, stored: str, native: str, virtual: bool) -> SourceColumn:
-    kind: Kind = _KINDS.get(stored, "other")
-    if stored == "numeric" and native.endswith(",0)"):
-        kind = "wide integer"
-    if virtual:  # An expression in place of a stored value may fail on a record.
-        kind, native = "other", f"{native}, generated when it is read"
-    return SourceColumn(name=name, kind=kind, native=native)
+        for name, stored, native, virtual, null, values in rows
+    )
 
 
 def _numeric(text: str) -> exp.Expression:

@@ -1,6 +1,6 @@
 """Spark SQL: a table of Spark's catalogue, or Parquet files, counted where they are.
 
-The whole counting, GROUPING SETS included, runs on Spark; what is collected is one row a
+The whole counting, GROUPING SETS included, runs on Spark; what is collected is one row per
 cell that has records.  A session of our own settings is used, beside the user's if one is
 active, so that the same statement means the same whatever the user has set.
 
@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -25,9 +26,16 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from sqlmadp.errors import SourceError
-from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn
-from sqlmadp.private.engines.identity import Identity, identity_of_files, split_location
-from sqlmadp.private.engines.parquet_files import find_files
+from sqlmadp.private.engines import (
+    Engine,
+    Identity,
+    Source,
+    SourceColumn,
+    kind_of,
+    no_table,
+    quietly,
+)
+from sqlmadp.private.engines.files import find_files, identity_of_files, split_location
 
 try:
     from pyspark import SparkConf, SparkContext
@@ -40,19 +48,6 @@ except ImportError:
 
 DIALECT = "databricks"
 """sqlglot's dialect of Spark that writes TRY_CAST."""
-
-_KINDS: dict[str, Kind] = {
-    "boolean": "boolean",
-    "tinyint": "integer",
-    "smallint": "integer",
-    "int": "integer",
-    "bigint": "integer",
-    "float": "real",
-    "double": "real",
-    "decimal": "real",
-    "string": "text",
-    "date": "date",
-}
 
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
@@ -75,25 +70,12 @@ _OWN = {
 _VIEW = "sqlmadp_source"
 _PADDED = "char("
 
-Result = TypeVar("Result")
 
-
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SparkTable(Engine):
-    """One table behind a Spark session."""
+    """One table behind a Spark session; `close` ends the session if it was made here."""
 
-    def __init__(
-        self,
-        location: str,
-        identity: Identity,
-        relation: exp.Expression,
-        columns: Sequence[SourceColumn],
-        session: SparkSession,
-        *,
-        end: Callable[[], None],
-    ) -> None:
-        super().__init__(location, identity, relation, columns)
-        self._session = session
-        self._end = end
+    session: SparkSession
 
     def typed(self, column: SourceColumn, sql_type: str) -> exp.Expression:
         """Return a column's value to compare as ``sql_type``, NULL if it is none."""
@@ -115,26 +97,15 @@ class SparkTable(Engine):
         """Return a 64-bit integer as one of 38 digits."""
         return exp.cast(whole, "DECIMAL(38, 0)")
 
-    def summed(self, whole: exp.Expression) -> exp.Expression:
-        """Return the sum of 64-bit integers; Spark's own would overflow at 64 bits."""
-        return exp.Sum(this=exp.cast(whole, "DECIMAL(38, 0)"))
-
     def counts(self, select: exp.Select) -> Mapping[str, NDArray[Any]]:
         """Run ``select`` and return its columns by name; NULLs are masked.  Private."""
-        table = self._session.sql(select.sql(DIALECT)).toArrow()
+        table = self.session.sql(select.sql(DIALECT)).toArrow()
         return {name: _masked(table.column(name)) for name in table.column_names}
-
-    def close(self) -> None:
-        """End the session if it was made here; one that is gone already is no failure."""
-        try:
-            self._end()
-        except Exception:
-            return
 
 
 def open_table(source: Source, master: str, table: str) -> SparkTable:
     """Open a table, or Parquet files, behind a session of the Spark that ``master`` names."""
-    session, end = _quiet(
+    session, end = quietly(
         lambda: _session(master, source.memory),
         f"source {source.shown!r}: no Spark session could be started. Install Java 17, put it on "
         "PATH, and check that the master is running",
@@ -144,13 +115,26 @@ def open_table(source: Source, master: str, table: str) -> SparkTable:
             session.conf.set(name, value)
         opened = _parquet if "/" in table or table.lower().endswith(".parquet") else _table
         place, relation, frame = opened(source, session, table)
-        identity = _identity(place, frame)
         partitions = _partitions(frame) if opened is _parquet else frozenset()
-        columns = [_column(each, partitions) for each in frame.schema.jsonValue()["fields"]]
+        return SparkTable(
+            location=source.shown,
+            identity=_identity(place, frame),
+            relation=relation,
+            columns=tuple(_column(f, partitions) for f in frame.schema.jsonValue()["fields"]),
+            close=lambda: _ended(end),
+            session=session,
+        )
     except BaseException:
         end()
         raise
-    return SparkTable(source.shown, identity, relation, columns, session, end=end)
+
+
+def _ended(end: Callable[[], None]) -> None:
+    """End a session; one that is gone already is no failure."""
+    try:
+        end()
+    except Exception:
+        return
 
 
 def _session(master: str, memory: int | None) -> tuple[SparkSession, Callable[[], None]]:
@@ -187,10 +171,8 @@ def _table(
     for place, part in zip(("db", "catalog"), reversed(outer), strict=False):
         relation.set(place, _identifier(part))
     name = relation.sql(DIALECT)
-    wrong = (
-        f"source {source.shown!r} has no table {table!r} (a view will not do: store it as a table)"
-    )
-    described = _quiet(lambda: session.sql(f"DESCRIBE TABLE EXTENDED {name}").collect(), wrong)
+    wrong = no_table(source.shown, table)
+    described = quietly(lambda: session.sql(f"DESCRIBE TABLE EXTENDED {name}").collect(), wrong)
     rows = [(str(row[0]), str(row[1])) for row in described]
     about = ("# Detailed Table Information", "")
     details = dict(rows[rows.index(about) :]) if about in rows else {}  # A temporary view has none.
@@ -198,7 +180,7 @@ def _table(
         raise SourceError(wrong)
     named = ".".join([details.get("Catalog", ""), details.get("Database", ""), own])
     place = details.get("Location") or f"spark:{named}"
-    frame = _quiet(lambda: session.table(name), wrong)
+    frame = quietly(lambda: session.table(name), wrong)
     return place, relation, frame
 
 
@@ -219,7 +201,7 @@ def _parquet(
         place, paths = f"file:{found.root}", [str(file) for file in found.files]
         base = found.root.parent if found.root in found.files else found.root
         reader = reader.option("basePath", str(base))
-    frame = _quiet(
+    frame = quietly(
         lambda: reader.parquet(*paths), f"source {source.shown!r} cannot be opened as Parquet files"
     )
     frame.createOrReplaceTempView(_VIEW)
@@ -232,7 +214,7 @@ def _identity(place: str, frame: DataFrame) -> Identity:
     if found is None:
         return Identity(table=place)
     scheme, root = found
-    listed = _quiet(frame.inputFiles, "the files of the source cannot be listed")
+    listed = quietly(frame.inputFiles, "the files of the source cannot be listed")
     files = [split_location(unquote(file)) for file in listed]
     return identity_of_files(root, [each[1] for each in files if each is not None], scheme)
 
@@ -251,27 +233,13 @@ def _column(field: Mapping[str, Any], partitions: frozenset[str]) -> SourceColum
         return SourceColumn(name=name, kind="untyped text", native="the name of a folder")
     if isinstance(stored, dict):  # A struct, an array or a map.
         return SourceColumn(name=name, kind="other", native=str(stored.get("type")))
-    spelled = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
-    base = str(stored).split("(")[0].split(" ")[0]
-    kind: Kind = _KINDS.get(spelled.get(base, base), "other")
-    if base == "decimal" and native.endswith(",0)"):
-        kind = "wide integer"
-    return SourceColumn(name=name, kind=kind, native=native)
+    kind = kind_of(str(stored), native)
+    # What a timestamp's day is depends on how it was written.
+    return SourceColumn(name=name, kind="other" if kind == "timestamp" else kind, native=native)
 
 
 def _identifier(name: str) -> exp.Identifier:
     return exp.to_identifier(name, quoted=True)
-
-
-def _quiet(attempt: Callable[[], Result], wrong: str) -> Result:
-    """Return what ``attempt`` does before any record is read; its error is not chained."""
-    try:
-        return attempt()
-    except SourceError:
-        raise
-    except Exception:
-        pass
-    raise SourceError(f"{wrong}. Nothing was read or spent; the same command can be run again")
 
 
 def _masked(column: Any) -> NDArray[Any]:

@@ -39,6 +39,8 @@ SQL_TYPES: dict[Kind, str] = {
     "timestamp": "DATE",
 }
 """The type that statements see for a stored one."""
+_ENDS = {"DOUBLE": ("-1.7e308", "1.7e308"), "DATE": ("0001-01-01", "9999-12-31")}
+"""Values that a schema can declare; infinities are none."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def read_public(table: PublicTable, source: Source, private: str) -> PublicTable
         )
     engine = open_engine(replace(source, location=f"{place}#{name}"), table=name)
     try:
-        columns = [column for column in engine.catalogue() if column.kind in SQL_TYPES]
+        columns = [column for column in engine.columns if column.kind in SQL_TYPES]
         rows = _or_none(engine, columns)
     finally:
         engine.close()
@@ -83,11 +85,11 @@ def read_public(table: PublicTable, source: Source, private: str) -> PublicTable
 def read_values(engine: Engine, column: SourceColumn) -> Values:
     """Return what a column holds, for a curator who asked to see it."""
     value = engine.typed(column, SQL_TYPES[column.kind])
-    inner = exp.select(value.as_("v")).from_(engine.relation()).subquery("typed")
+    inner = exp.select(value.as_("v")).from_(engine.relation.copy()).subquery("typed")
     known: exp.Condition = exp.column("v").is_(exp.null()).not_()
-    if SQL_TYPES[column.kind] == "DOUBLE":
-        ends = (exp.cast(exp.Literal.string(text), "DOUBLE") for text in ("-1.7e308", "1.7e308"))
-        known = exp.Between(this=exp.column("v"), low=next(ends), high=next(ends))
+    if (sql_type := SQL_TYPES[column.kind]) in _ENDS:
+        low, high = (exp.cast(exp.Literal.string(end), sql_type) for end in _ENDS[sql_type])
+        known = exp.Between(this=exp.column("v"), low=low, high=high)
     present = exp.select("v").from_(inner).where(known)
     few = present.copy().distinct().limit(MOST_VALUES + 1)
     values = [value for value in _column(engine.counts(few)["v"]) if value is not None]
@@ -115,7 +117,7 @@ def kind_of_text(engine: Engine, column: SourceColumn) -> Kind:
     fits["integer"] = exp.Count(this=exp.Case().when(whole, exp.Literal.number(1)))
     found = engine.counts(
         exp.select(*(count.as_(kind) for kind, count in fits.items())).from_(
-            inner.from_(engine.relation()).subquery("typed")
+            inner.from_(engine.relation.copy()).subquery("typed")
         )
     )
     return next(kind for kind in kinds if found[kind][0] == found["text"][0])
@@ -129,7 +131,7 @@ def _or_none(engine: Engine, columns: list[SourceColumn]) -> list[tuple[Value, .
         )
     )
     try:
-        found = engine.counts(select.from_(engine.relation()).limit(MOST_ROWS + 1))
+        found = engine.counts(select.from_(engine.relation.copy()).limit(MOST_ROWS + 1))
         values = [_column(found[f"c{number}"]) for number in range(len(columns))]
     except Exception:
         return None

@@ -57,6 +57,15 @@ column = "person"
 max_records = 2
 key = "visit"
 """
+DAYS = """\
+table = "people"
+[columns.day]
+type = "date"
+min = 2020-01-01
+max = 2020-01-09
+outside = "clamp"
+"""
+SCOPES = ((), ("age", "word"), ("rate", "size"), ("day",), ("flag",))
 PLAN = """\
 schema = "people.toml"
 source = "{source}"
@@ -176,6 +185,14 @@ FOLDERS = {
 }
 """Values in the names of folders, where a writer puts those of a column."""
 
+
+MOMENTS = {
+    "infinity": "'infinity'",
+    "minus infinity": "'-infinity'",
+    "the last timestamp": "make_timestamp(9223372036854775806)",
+    "the first timestamp": "make_timestamp(-9223372022400000000)",
+}
+"""Timestamps that are the day of no calendar, or nearly none."""
 
 NOBODY = ()
 """No hostile record: the table that all others are compared with."""
@@ -301,15 +318,14 @@ def made(tmp_path, monkeypatch):
 @pytest.fixture
 def measured(made, capfd, tmp_path):
     """Return a function that measures a source, and all that comes of it."""
-    (tmp_path / "people.toml").write_text(SCHEMA)
-    domain = read_schema(tmp_path / "people.toml")
 
-    def run(write, hostile):
+    def run(write, hostile, schema=SCHEMA, scopes=SCOPES):
+        (tmp_path / "people.toml").write_text(schema)
+        domain = read_schema(tmp_path / "people.toml")
         source = Source(location=made(write, hostile), folder=Path.cwd())
-        scopes = [(), ("age", "word"), ("rate", "size"), ("day",), ("flag",)]
         blocks = [block_of(domain, scope) for scope in scopes]
         engine = open_engine(source, table=domain.table)
-        found = [engine.location, engine.catalogue(), catalogue_problems(engine, domain)]
+        found = [engine.location, engine.columns, catalogue_problems(engine, domain)]
         engine.close()
         with Ledger.open("people.ledger", budget=Fraction(1)) as ledger:
             answers = measure(
@@ -370,12 +386,14 @@ def masked(found):
 KINDS = {
     "a CSV file": (write_csv, CSV),
     "a Parquet file": (write_parquet, DUCKDB),
-    "a DuckDB file": (write_database, DUCKDB),
+    "a DuckDB file": (write_database, {n: r for n, r in DUCKDB.items() if n != "invalid UTF-8"}),
     "a folder": (write_lake, FOLDERS),
     "PostgreSQL": ("server_table", POSTGRES),
     "Spark": ("spark_table", DUCKDB),
     "a folder read by Spark": ("spark_lake", FOLDERS),
 }
+REFUSED = {("NUL bytes", "PostgreSQL"), ("invalid UTF-8", "a DuckDB file")}
+"""Records that a source does not store, as two tests below try."""
 RECORDS = {
     f"{name} in {kind}": (write, record)
     for kind, (write, records) in KINDS.items()
@@ -403,6 +421,41 @@ def test_one_hostile_record_changes_nothing_but_the_noise(measured, write, recor
 )
 def test_no_command_says_anything_else_of_a_table_of_hostile_records(commanded, write, records):
     assert commanded(write, records) == commanded(write, NOBODY)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "duckdb"])
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+@pytest.mark.parametrize("stored", ["TIMESTAMP", "TIMESTAMP WITH TIME ZONE"])
+def test_a_hostile_timestamp_changes_nothing_but_the_noise(measured, kind, moment, stored):
+    def write(folder, hostile):
+        path = folder / f"people.{kind}"
+        with duckdb.connect(str(path) if kind == "duckdb" else ":memory:") as connection:
+            connection.execute(f"CREATE TABLE people (day {stored})")
+            connection.execute("INSERT INTO people VALUES ('2020-01-02 23:59:59')")
+            for each in hostile:
+                connection.execute(f"INSERT INTO people VALUES ({each})")
+            if kind == "parquet":
+                connection.execute(f"COPY people TO '{path}'")
+        return path.name
+
+    options = {"schema": DAYS, "scopes": [("day",)]}
+    assert measured(write, [moment], **options) == measured(write, NOBODY, **options)
+
+
+def test_duckdb_refuses_text_that_is_not_utf_8(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"word\nJos\xe9\n")
+    with (
+        duckdb.connect(str(tmp_path / "people.duckdb")) as connection,
+        pytest.raises(duckdb.Error, match=r"(?i)utf-?8|unicode"),
+    ):
+        connection.execute(f"CREATE TABLE people AS FROM read_csv('{tmp_path}/t.csv')")
+
+
+def test_postgresql_refuses_nul_bytes(server_table, tmp_path):
+    import psycopg  # noqa: PLC0415
+
+    with pytest.raises(psycopg.Error):
+        server_table(tmp_path, [TEXT["NUL bytes"]])
 
 
 def test_the_comparison_sees_what_a_record_changes_without_the_swap(measured, monkeypatch):

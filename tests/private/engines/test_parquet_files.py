@@ -106,5 +106,5 @@ def test_the_connection_opens_no_other_file_of_the_folder(lake, tmp_path):
     engine = open_engine(Source(location="lake/year=2023/*/*.parquet", folder=tmp_path), table="t")
     other = lake / "year=2024" / "city=rome" / "part-0.parquet"
     with pytest.raises(duckdb.Error):
-        engine._connection.execute(f"SELECT * FROM read_parquet('{other}')")
+        engine.connection.execute(f"SELECT * FROM read_parquet('{other}')")
     engine.close()

@@ -94,7 +94,7 @@ def test_the_users_session_keeps_its_settings(people, session, counts_of, margin
     ("location", "message"),
     [
         ("spark://#missing", "has no table 'missing'"),
-        ("spark://#seen", "a view will not do"),
+        ("spark://#seen", "a view is refused"),
         ("spark://#missing.parquet", "there is no file"),
         ("spark://#file:/nowhere/missing.parquet", "cannot be opened as Parquet"),
         ("spark://127.0.0.1:1#people", "session with another master"),

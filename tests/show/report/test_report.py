@@ -104,7 +104,7 @@ def test_a_released_page_is_a_certificate_with_rows(pages):
         "by at most 20.1",
         "Nobody is worse off than alone with their own share; the expected error of the whole is",
         "nobody does worse than alone with their share (sharing incentive)",
-        "Each answer is at least as accurate as alone, one by one; on average",
+        "Each statement is at least as accurate as alone, one by one; on average",
         "What is not promised",
     ):
         assert part in said

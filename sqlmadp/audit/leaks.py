@@ -1,4 +1,8 @@
-"""Messages: no failure, and no text, depends on a record.
+"""Leaks besides the answers: noise that repeats, and messages that depend on a record.
+
+Two measurements with the same noise are one subtraction away from exact answers.  Counts are
+measured with so little epsilon that two equal draws would be a wonder (below one in a
+million), in this process and in two that are started from it; all draws must differ.
 
 A canary is a record that no other table holds: text where a number is declared, or text in
 a file that cannot be read to its end.  Two tables that differ by it are measured by the
@@ -8,20 +12,28 @@ succeeds must be the same, and the canary must be in no message, traceback or fi
 
 from __future__ import annotations
 
+import multiprocessing
 import tempfile
 import traceback
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
+import duckdb
+
+from sqlmadp.audit.cases import Case, plain_count
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source
+from sqlmadp.private.measure import calibrate, noisy_answers
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 
+DRAWS = 200
+"""Measurements that every process makes."""
 CANARY = "canary-7310"
 
+_EPSILON = Fraction(1, 2**48)
 _DOMAIN = Domain(
     table="people",
     columns=(
@@ -30,6 +42,17 @@ _DOMAIN = Domain(
     ),
 )
 _HEALTHY = "age,word\n1,a\n2,b\n"
+
+
+def repeated_noise() -> str:
+    """Return a sentence on noise that was drawn twice; empty if none was."""
+    case = plain_count()
+    # Before and after the others start: a state that they inherit would show in both.
+    noise = _draws(case) + _in_two_processes(case) + _draws(case)
+    repeated = len(noise) - len(set(noise))
+    if repeated:
+        return f"of {len(noise)} measurements, {repeated} have the noise of another one"
+    return ""
 
 
 def telling_messages() -> list[str]:
@@ -48,6 +71,38 @@ def telling_messages() -> list[str]:
     return found
 
 
+def _draws(case: Case) -> list[int]:
+    strategy = calibrate(case.blocks, domain=case.domain, epsilon=_EPSILON)
+    noise = []
+    for number in range(DRAWS):
+        table = number % 2
+        answers = noisy_answers(strategy, case.sums[table])
+        noise.append(int(answers[0][0]) - int(case.exact(table)[0]))
+    return noise
+
+
+def _in_two_processes(case: Case) -> list[int]:
+    # A forked process starts with the state of this one, which is what must not repeat.
+    context = multiprocessing.get_context("fork")
+    receivers = []
+    for _ in range(2):
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=_send_draws, args=(case, sender))
+        process.start()
+        sender.close()
+        receivers.append((receiver, process))
+    noise = []
+    for receiver, process in receivers:
+        noise += receiver.recv()
+        process.join()
+    return noise
+
+
+def _send_draws(case: Case, sender: multiprocessing.connection.Connection) -> None:
+    sender.send(_draws(case))
+    sender.close()
+
+
 def _canaries(texts: list[str], where: str) -> Iterator[str]:
     if any(CANARY in text for text in texts):
         yield f"a message or file names a value of {where}"
@@ -60,8 +115,6 @@ def _measured(table: str) -> str:
 
 
 def _measured_parquet(word: str, *, healthy: bool) -> str:
-    import duckdb  # noqa: PLC0415
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "people.parquet"
         with duckdb.connect() as connection:
