@@ -21,7 +21,7 @@ STAGES = {
     "solve": {"errors", "table"},
     "workload": {"errors", "table"},
     "strategy": {"errors", "table", "solve"},
-    "mechanism": {"errors", "table", "solve", "strategy"},
+    "mechanism": {"errors", "table", "workload", "solve", "strategy"},
     "private": {"errors", "table"},
     "answer": {"errors", "table", "sql", "solve", "private"},
     "files": {"errors", "table", "sql", "mechanism", "private"},

@@ -71,6 +71,7 @@ def check(path: Path, deep: bool, *, skip_refused: bool, as_json: bool, quiet: b
     help="Show this mechanism instead of the plan's own; may be given several times.",
 )
 @click.option("--compare", is_flag=True, help="Show all mechanisms side by side.")
+@click.option("--explain", is_flag=True, help="Show which caps on errors bind, and their cost.")
 @click.option("--without", multiple=True, metavar="NAME", help="What if this analyst left?")
 @click.option(
     "--with", "joining", multiple=True, metavar="NAME=FILE", help="What if this analyst joined?"
@@ -94,6 +95,7 @@ def plan(
     mechanisms: tuple[str, ...],
     *,
     compare: bool,
+    explain: bool,
     without: tuple[str, ...],
     joining: tuple[str, ...],
     shares: tuple[str, ...],
@@ -114,7 +116,7 @@ def plan(
     from sqlmadp.release.preview import Changes, least_epsilons  # noqa: PLC0415
     from sqlmadp.show.json import plan_figures  # noqa: PLC0415
     from sqlmadp.show.progress import stages  # noqa: PLC0415
-    from sqlmadp.show.text import show_least_epsilon, show_previews  # noqa: PLC0415
+    from sqlmadp.show.text import show_caps, show_least_epsilon, show_previews  # noqa: PLC0415
 
     changes = Changes(
         without=without,
@@ -129,15 +131,17 @@ def plan(
         previews = changes.apply(opened).preview(*mechanisms, progress=progress)
     print_notes(previews.asked.notes, previews.asked.refused, quiet=quiet)
     least = least_epsilons(previews, aims)
+    caps = previews.caps() if explain else {}
     if as_json:
-        print_json(plan_figures(previews, least))
+        print_json(plan_figures(previews, least, caps))
     else:
         show_previews(previews)
+        show_caps(previews, caps)
         show_least_epsilon(least)
 
 
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
-    """Return what ``NAME=VALUE`` options say, by name."""
+    """Return the values of ``NAME=VALUE`` options by name."""
     pairs = [text.partition("=") for text in given]
     for name, equals, value in pairs:
         if not (name and equals and value):

@@ -21,7 +21,6 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -34,13 +33,13 @@ from sqlmadp.experiment.instances import over_cells, practical_matrices
 from sqlmadp.experiment.settings import Settings
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import mechanism
-from sqlmadp.mechanism.collective import Capped, Collective, Joint, Workload
+from sqlmadp.mechanism.collective import Collective, Joint, Workload
 from sqlmadp.mechanism.waterfilling import ratio
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.solve.products import solution_of
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
-from sqlmadp.workload.questions import Measure, Question
+from sqlmadp.workload.questions import Question
 from sqlmadp.workload.questions import Workload as Questions
 
 Matrix = NDArray[np.float64]
@@ -213,30 +212,14 @@ def of_plan(path: Path) -> Honest[Sequence[Question]]:
         "junk": lambda wanted, random: [[*wanted, *_random_sums(columns, random)]],
         "all cells": lambda wanted, _: [[*wanted, *_histograms(columns)]],
     }
-    gather = partial(_of_questions, measure=asked.plan.measure, columns=dict(asked.columns))
+
+    def gather(handed_in: Sequence[Sequence[Question]], shares: Sequence[Fraction]) -> Collective:
+        workloads = [Questions.of(own, asked.plan.measure) for own in handed_in]
+        return Collective.asking(workloads, shares, columns=dict(asked.columns))
+
     shares = [analyst.share for analyst in asked.plan.analysts]
     sizes = [sum(question.rows for question in own) for own in asked.questions]
     return Honest(asked.questions, shares, tricks, gather, sizes)
-
-
-def _of_questions(
-    handed_in: Sequence[Sequence[Question]],
-    shares: Sequence[Fraction],
-    *,
-    measure: Measure,
-    columns: Mapping[str, int],
-) -> Collective:
-    workloads = [Questions.of(own, measure) for own in handed_in]
-    return Collective(
-        [workload.rows for workload in workloads],
-        shares,
-        columns=columns,
-        importance=[float(share) ** 3 for share in shares] if measure == "relative" else None,
-        capped=[
-            Capped() if each.caps is None else Capped(each.parts, tuple(each.caps.tolist()))
-            for each in workloads
-        ],
-    )
 
 
 def _random_sums(columns: Mapping[str, int], random: np.random.Generator) -> Iterator[Question]:

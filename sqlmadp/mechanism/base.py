@@ -4,7 +4,7 @@ A mechanism sees workloads and shares, never records.  What it selects also says
 analyst reconstructs from; that is what lets all mechanisms go through a single measurement.
 
 Each mechanism declares itself: its name, its rule in words, what it promises, whether the order of
-analysts matters, its options (the fields of the class) and what it selects strategies for.
+analysts matters, and its options (the fields of the class).
 `registered` puts it into `MECHANISMS`, and everything else reads them from there.
 
 [PWFM21] Pujol, Wu, Fain, Machanavajjhala, "Budget Sharing for Multi-Analyst Differential
@@ -24,7 +24,7 @@ from typing import Any, ClassVar, TypeVar
 from threadpoolctl import ThreadpoolController
 
 from sqlmadp.errors import ProgrammingError
-from sqlmadp.mechanism.collective import Collective, Joint, Workload
+from sqlmadp.mechanism.collective import Collective, Joint
 from sqlmadp.table.partition import Floats
 
 BOTH = "guaranteed: sharing incentive, non-interference"
@@ -61,6 +61,10 @@ class Mechanism(ABC):
     """Whether the order in which analysts are listed matters."""
     separate: ClassVar[bool] = False
     """Whether everybody reads nothing but the rows of their own strategy."""
+    adaptive: ClassVar[bool] = True
+    """Whether what is measured depends on what was asked."""
+    capped_at: ClassVar[str] = ""
+    """What nobody's error may be above, in words; empty if a search has no such caps."""
 
     def select(self, collective: Collective) -> Joint:
         """Return one strategy for everyone, with errors recomputed from its integers.
@@ -78,16 +82,16 @@ class Mechanism(ABC):
     def _choose(self, collective: Collective) -> Joint:
         """Return one strategy for analysts in their own order."""
 
-    def searches(self, collective: Collective) -> list[Workload]:
-        """Return the workloads that strategies are selected for, known before any is."""
-        return list(collective.workloads)
-
     def settled(self, collective: Collective) -> Mechanism:
         """Return the rule that this collective, and any fewer of them, have agreed on."""
         return self
 
     def interference(self, collective: Collective) -> Floats | None:
         """Return ``[i, j]``: by what ratio i's joining changes j's error; None if not at once."""
+        return None
+
+    def caps(self, collective: Collective) -> Floats | None:
+        """Return the error that each analyst may have at most; None without such caps."""
         return None
 
     def joins(self, collective: Collective) -> list[Joint]:

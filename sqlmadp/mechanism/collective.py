@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -20,6 +21,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
+from sqlmadp.errors import NotCoveredError
 from sqlmadp.mechanism.pour import pour
 from sqlmadp.solve.products import solution_of
 from sqlmadp.solve.residual import Gram, Residuals
@@ -28,14 +30,18 @@ from sqlmadp.strategy.cache import Entry, StrategyCache, digest
 from sqlmadp.strategy.integers import Strategy, certified
 from sqlmadp.strategy.select import CAP_ROOM, select
 from sqlmadp.table.joint import is_joint, realised
-from sqlmadp.table.partition import Floats
+from sqlmadp.table.partition import Floats, Integers
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
+from sqlmadp.workload.questions import Workload as Questions
 
 Workload = tuple[Rows, ...]
 
 ROUNDING = 1e-11
 """Take an error to be within its cap if it is above by at most this part."""
+
+QUESTION_ROOM = CAP_ROOM * (1 + ROUNDING) + ROUNDING
+"""Take a question to be within its cap if it is above by at most this part."""
 
 MOST_PARTS = 1 << 14
 """Equal parts of the budget that shares may need at most."""
@@ -128,6 +134,34 @@ class Collective:
         self.progress: Callable[[int, int], None] = lambda done, total: None
         """Told how many analysts have a strategy of their own, of all."""
 
+    @classmethod
+    def asking(
+        cls,
+        workloads: Sequence[Questions],
+        shares: Sequence[Fraction],
+        *,
+        columns: Mapping[str, int],
+        cache: StrategyCache | None = None,
+    ) -> Collective:
+        """Return analysts with questions.
+
+        Where these have caps, errors are relative to asking one by one with the own share, and are
+        added up weighted by the shares.
+        """
+        relative = all(each.caps is not None for each in workloads)
+        return cls(
+            [workload.rows for workload in workloads],
+            shares,
+            columns=columns,
+            units=[float(share) ** 2 for share in shares] if relative else None,
+            importance=[float(share) ** 3 for share in shares] if relative else None,
+            capped=[
+                Capped() if each.caps is None else Capped(each.parts, tuple(each.caps.tolist()))
+                for each in workloads
+            ],
+            cache=cache,
+        )
+
     # Who takes part.
 
     def __len__(self) -> int:
@@ -138,14 +172,15 @@ class Collective:
         members: Sequence[int],
         *,
         shares: Sequence[Fraction] | None = None,
+        importance: Sequence[float] | None = None,
         known: Sequence[Rows] | None = None,
     ) -> Collective:
-        """Return some of the analysts, in the order given; with other shares or known rows."""
+        """Return some of the analysts, in the order given; with other shares and so on if given."""
         found = Collective(
             [self.workloads[m] for m in members],
             [self.shares[m] for m in members] if shares is None else shares,
             columns=self.columns,
-            importance=[float(self.importance[m]) for m in members],
+            importance=importance or [float(self.importance[m]) for m in members],
             units=None if self.units is None else [float(self.units[m]) for m in members],
             capped=[self.capped[m] for m in members],
             selector=self._selector,
@@ -238,6 +273,18 @@ class Collective:
             )
         return self._selected[key]
 
+    @cached_property
+    def for_all(self) -> Strategy | None:
+        """The strategy selected for everyone's queries together; None if that is too large."""
+        try:
+            return self.select(self.together)
+        except NotCoveredError:
+            return None
+
+    def total(self, joint: Joint) -> float:
+        """Return everyone's error added up by importance."""
+        return float(self.importance @ joint.errors)
+
     def _stored(self, key: str, workload: Workload, capped: Capped) -> Strategy | None:
         """Return what the cache has for a workload if it answers all of it within the caps."""
         entry = None if self._cache is None else self._cache.load(key, values_of(workload))
@@ -274,11 +321,13 @@ class Collective:
 
     @cached_property
     def strategies(self) -> list[Strategy]:
-        """Everyone's own strategy."""
+        """Everyone's own strategy, which does not depend on how often everything is repeated."""
         found: list[Strategy] = []
         for workload, capped in zip(self.workloads, self.capped, strict=True):
             self.progress(len(found), len(self))
-            found.append(self.select(workload, capped))
+            once = workload if capped.parts else without_repetition(workload)
+            own = self.select(once, capped)
+            found.append(own if once is workload else recertified(own, workload))
         return found
 
     @cached_property
@@ -337,23 +386,28 @@ class Collective:
                     found[key] = part, min(limit, found.get(key, (part, math.inf))[1])
         return [part for part, _ in found.values()], np.array([c for _, c in found.values()])
 
-    def exceeded(self, joint: Joint) -> list[int]:
-        """Return the numbers of the questions whose error is above their cap under a strategy."""
+    def questions_reached(self, joint: Joint) -> Floats:
+        """Return the errors of the questions that have a cap, in units of the cap."""
         asked, limits = self.questions
         if not asked:
-            return []
-        errors = self._errors(joint.blocks, joint.total, asked)
-        return [int(n) for n in np.flatnonzero(errors > limits * (1 + CAP_ROOM) * (1 + ROUNDING))]
+            return np.zeros(0)
+        return self._errors(joint.blocks, joint.total, asked) / limits
+
+    def exceeded(self, joint: Joint) -> bool:
+        """Return whether a question's error is above its cap under a strategy."""
+        return bool((self.questions_reached(joint) > 1 + QUESTION_ROOM).any())
 
     @cached_property
     def poured(self) -> Joint:
         """Everyone's own strategies poured into buckets."""
         blocks = pour(self.strategies, self.factors)
-        total = sum(f * s.total for f, s in zip(self.factors, self.strategies, strict=True))
-        if self.known:
-            return self.read_by_all(blocks, total)
-        errors = self._poured_errors(blocks, total, range(len(self)))
-        return self.read_by_all(blocks, total, errors)
+        errors = None if self.known else self._poured_errors(blocks, range(len(self)))
+        return self.read_by_all(blocks, self.poured_total, errors)
+
+    @property
+    def poured_total(self) -> int:
+        """What the columns of everyone's own strategies, multiplied by their factors, sum to."""
+        return sum(f * s.total for f, s in zip(self.factors, self.strategies, strict=True))
 
     @cached_property
     def spaces(self) -> Residuals:
@@ -369,14 +423,14 @@ class Collective:
             known.setdefault(fingerprint(workload), self.spaces.gram(workload))
         return [known[fingerprint(workload)] for workload in self.workloads]
 
-    def _poured_errors(self, blocks: Sequence[Rows], total: int, members: Sequence[int]) -> Floats:
+    def _poured_errors(self, blocks: Sequence[Rows], members: Sequence[int]) -> Floats:
         factored = any(isinstance(block, Products) for block in blocks)
         if factored or not self.spaces.fits(blocks):
             found = solution_of(blocks).errors([self.workloads[j] for j in members])
-            return float(total / self.whole) ** 2 * found
-        solution = Solution(blocks, self.spaces)
-        found = np.array([solution.error(self._grams[j]) for j in members])
-        return float(total / self.whole) ** 2 * found
+        else:
+            solution = Solution(blocks, self.spaces)
+            found = np.array([solution.error(self._grams[j]) for j in members])
+        return float(self.poured_total / self.whole) ** 2 * found
 
     def poured_without(self, leaver: int) -> Floats:
         """Return the errors of everyone but one, from the others' buckets alone.
@@ -385,8 +439,7 @@ class Collective:
         """
         others = [j for j in range(len(self)) if j != leaver]
         blocks = pour([self.strategies[j] for j in others], [self.factors[j] for j in others])
-        total = sum(f * s.total for f, s in zip(self.factors, self.strategies, strict=True))
-        return self._poured_errors(blocks, total, others)
+        return self._poured_errors(blocks, others)
 
 
 def values_of(rows: Iterable[Rows]) -> dict[str, int]:
@@ -399,6 +452,48 @@ def recertified(strategy: Strategy, workload: Workload) -> Strategy:
     """Return a strategy with its error from the integers, the same whether it was stored or not."""
     [error] = certified(strategy.blocks, strategy.total, [workload])
     return replace(strategy, error=float(error))
+
+
+def without_repetition(workload: Workload) -> Workload:
+    """Return every different row once, times the root of how often it is asked.
+
+    Counts are divided by what all have in common, so that the result is the same, bit for bit, if
+    every row is asked several times.
+    """
+    blocks = {rows.fingerprint: rows for rows in workload}
+    counted = Counter(rows.fingerprint for rows in workload)
+    distinct = {key: _distinct_rows(rows) for key, rows in blocks.items()}
+    times = {key: counted[key] * counts for key, (_, counts) in distinct.items()}
+    common = math.gcd(*(int(each) for counts in times.values() for each in counts))
+    if all((counts == 1).all() for counts in times.values()):
+        return workload
+    found = []
+    for key, (rows, _) in distinct.items():
+        factors = np.sqrt(times[key] // common)
+        if rows.given is None or isinstance(rows, Products):
+            found.append(rows if factors[0] == 1 else rows.times(float(factors[0])))
+        else:
+            matrix = sparse.csr_array(sparse.diags_array(factors) @ rows.given)
+            found.append(Rows(rows.scope, rows.parts, 0, matrix))
+    return tuple(sorted(found, key=_by_content))
+
+
+def _distinct_rows(rows: Rows) -> tuple[Rows, Integers]:
+    """Return the different rows in the order in which they come, and how often each does."""
+    if rows.given is None or isinstance(rows, Products):  # One weight for all: no row is another.
+        return rows, np.ones(1, dtype=np.int64)
+    matrix = rows.given
+    starts = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
+    keys = [matrix.indices[a:b].tobytes() + matrix.data[a:b].tobytes() for a, b in starts]
+    places: dict[bytes, int] = {}
+    numbers = [places.setdefault(key, len(places)) for key in keys]
+    counts = np.bincount(numbers)
+    if len(counts) == len(keys):
+        return rows, counts
+    kept = sparse.csr_array(matrix[np.unique(numbers, return_index=True)[1]])
+    if rows.scope and kept.shape[0] == kept.nnz == rows.size:  # As `Rows.reduced` has every cell.
+        return Rows(rows.scope, rows.parts, 0, kept), counts
+    return Rows.of(rows.scope, rows.parts, kept), counts
 
 
 def fingerprint(workload: Iterable[Rows]) -> bytes:

@@ -32,10 +32,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.errors import NotCoveredError
-from sqlmadp.mechanism.agreement import MOVED_VERTICES, side_by_side, unpoured
 from sqlmadp.mechanism.base import one_thread
-from sqlmadp.mechanism.capped import Draft, acceptable, best_of, draft_over, laid_over, least_capped
+from sqlmadp.mechanism.capped import acceptable, best_of, draft_near, least_capped
 from sqlmadp.mechanism.collective import Collective, Joint
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.mechanism.pour import pour
@@ -127,9 +125,8 @@ def _mixtures(everyone: Collective, poured: Joint) -> Iterator[Joint]:
     """Yield the strategy selected for everybody, and mixtures of it with what is poured in."""
     if not poured.errors.any():
         return
-    try:
-        best = everyone.select(everyone.together)
-    except NotCoveredError:  # Too large to be selected for as a whole.
+    best = everyone.for_all
+    if best is None:
         return
     if any(isinstance(b, Products) for b in (*best.blocks, *poured.blocks, *everyone.known)):
         return  # Errors of such a strategy take a solve per query.
@@ -146,11 +143,5 @@ def _searched(everyone: Collective, start: Joint, caps: Floats) -> Iterator[Join
     """Yield what searches from a strategy find: rows and weights, or weights if it is large."""
     if not start.errors.any() or any(isinstance(block, Products) for block in start.blocks):
         return
-    asked = [rows for workload in everyone.workloads for rows in workload]
-    layout = laid_over(asked, {rows.scope for rows in (*start.blocks, *everyone.known)})
-    draft: Draft
-    if layout is not None and sum(block.size for block in layout) <= MOVED_VERTICES:
-        draft = draft_over(layout, start.blocks)
-    else:
-        draft = side_by_side(unpoured([Strategy(start.blocks, start.total)], [1]))
+    draft = draft_near(everyone, start)
     yield least_capped(everyone, draft, caps, move=not draft.fixed)

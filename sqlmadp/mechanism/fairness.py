@@ -22,10 +22,22 @@ from functools import cached_property
 
 import numpy as np
 
-from sqlmadp.mechanism.base import Mechanism
+from sqlmadp.mechanism.base import Mechanism, one_thread
+from sqlmadp.mechanism.capped import best_of, draft_near, least_capped
 from sqlmadp.mechanism.collective import Collective, Joint
+from sqlmadp.mechanism.utilitarian import least_found
 from sqlmadp.mechanism.waterfilling import ratio
+from sqlmadp.solve.residual import Residuals
+from sqlmadp.solve.solution import assembled
+from sqlmadp.strategy.layout import as_asked
 from sqlmadp.table.partition import Floats
+from sqlmadp.table.rows import Rows
+
+MOST_COORDINATES = 2048
+"""Work out singular values in spaces of at most this many coordinates."""
+
+AT_CAP = 1e-3
+"""Take an error to be at its cap if it is below by at most this part."""
 
 Progress = Callable[[int, int], None]
 """Told how many analysts were left out, and of how many."""
@@ -85,7 +97,7 @@ class Outcome:
     @property
     def total_error(self) -> float:
         """Everyone's expected error, added up by importance."""
-        return float(self.unit * (self.collective.importance @ self.strategy.errors))
+        return self.unit * self.collective.total(self.strategy)
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -154,6 +166,50 @@ class Outcome:
         return found
 
 
+@dataclass(frozen=True)
+class Cap:
+    """What one analyst's error may be at most, and what that costs everybody."""
+
+    reached: float
+    """The error in units of the cap: 1 where it binds."""
+    cost: float
+    """By what part the total error that is found would be lower without this cap."""
+
+    @property
+    def binds(self) -> bool:
+        """Whether the error is at the cap."""
+        return self.reached >= 1 - AT_CAP
+
+
+def explained_caps(given: Outcome) -> list[Cap]:
+    """Return every analyst's cap; nothing where a mechanism has none.
+
+    Searched for is the least total error with one cap lifted, starting from the chosen strategy and
+    from Utilitarian's; analysts who ask the same are lifted together.
+    """
+    collective, joint = given.collective, given.strategy
+    caps = given.mechanism.caps(collective)
+    if caps is None:
+        return []
+    best = least_found(collective.arranged)
+    starts = [joint] if best is None else [joint, best]
+    drafts = [draft_near(collective, start) for start in starts]
+    costs: dict[int, float] = {}
+    found = []
+    for place, alike in enumerate(collective.distinct[1]):
+        reached = ratio(joint.errors[place], caps[place])
+        if reached >= 1 - AT_CAP and alike not in costs:
+            lifted = np.where(np.array(collective.distinct[1]) == alike, np.inf, caps)
+            tried = (
+                least_capped(collective, draft, lifted, move=not draft.fixed, feasible_first=True)
+                for draft in drafts
+            )
+            least = best_of(collective, tried, lifted, joint)
+            costs[alike] = 1 - ratio(collective.total(least), collective.total(joint))
+        found.append(Cap(reached, costs[alike] if reached >= 1 - AT_CAP else 0.0))
+    return found
+
+
 def outcome(
     mechanism: Mechanism,
     collective: Collective,
@@ -178,3 +234,49 @@ def noise_variance(epsilon: Fraction) -> float:
 def _worst(interference: Floats) -> float:
     apart = interference[~np.eye(len(interference), dtype=np.bool_)]
     return float(apart.max()) if apart.size else 1.0
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Totals to compare a mechanism's total error with."""
+
+    utilitarian: float | None
+    """Utilitarian's total error; None if the collective is too large to search for it."""
+    lowest: float | None
+    """No mechanism has less total error; None if there are too many coordinates to tell."""
+
+    def beside(self, total: float) -> tuple[float | None, float | None]:
+        """Return a total error in units of Utilitarian's, and of the lower bound."""
+        return (
+            total / self.utilitarian if self.utilitarian else None,
+            total / self.lowest if self.lowest else None,
+        )
+
+
+def bounds(collective: Collective, epsilon: Fraction) -> Bounds:
+    """Return the totals that any mechanism's total error can be compared with."""
+    everyone = collective.arranged
+    # `together` weighs errors in units of the least importance, and its budget is 1.
+    least = float(everyone.importance.min()) / float(everyone.whole) ** 2
+    scale = unit(everyone, epsilon)
+    with one_thread():
+        found = least_found(everyone)
+        root = _sum_of_singular_values(as_asked(everyone.together))
+    return Bounds(
+        None if found is None else scale * everyone.total(found),
+        None if root is None else scale * least * root**2,
+    )
+
+
+def _sum_of_singular_values(workload: list[Rows]) -> float | None:
+    """Return the sum of the singular values of a workload; None if there are too many."""
+    spaces = Residuals(workload)
+    if max((space.size for space in spaces.spaces.values()), default=0) > MOST_COORDINATES:
+        return None
+    gram = spaces.gram(workload)
+    # A partial trace adds up a matrix as often as the fine residuals have dimensions.
+    total = float(np.sqrt(gram.numbers * spaces.multiplicities).sum())
+    for fine, matrix in assembled(spaces, gram).items():
+        values = np.sqrt(np.maximum(np.linalg.eigvalsh(matrix), 0)).sum()
+        total += spaces.spaces[fine].multiplicity * float(values)
+    return total

@@ -27,6 +27,7 @@ from sqlmadp.mechanism.collective import Collective
 from sqlmadp.strategy.layout import per_scope, vertex_counts
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows, Scope
+from sqlmadp.workload.questions import record_effect
 
 Pooling = tuple[tuple[int, ...], ...]
 """The blocks, each as the numbers of the scopes that it pools."""
@@ -80,7 +81,7 @@ class Pool:
         asked: list[Rows] = []
         for i, (first, own) in enumerate(zip(firsts, strategies, strict=True)):
             for block in own.blocks:
-                part = means[i] * height(block) / own.total
+                part = means[i] * record_effect(block) / own.total
                 if block.scope:
                     weights[i, scopes.index(block.scope)] += part
                 else:
@@ -190,13 +191,6 @@ def _pooled(pool: Pool, pooling: Pooling, counts: Floats) -> Floats:
     apart = pool.errors(pool.apart, counts)
     errors = pool.errors(pooling, counts)
     return errors if (errors <= apart * (1 + ROUNDING))[counts > 0].all() else apart
-
-
-def height(block: Rows) -> float:
-    """Return the largest column sum of a block."""
-    if block.plain:
-        return float(block.weight)
-    return float(abs(block.matrix).sum(axis=0).max())
 
 
 def _mean_square(rows: Rows) -> float:

@@ -28,9 +28,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.mechanism.agreement import MOVED_VERTICES, side_by_side, unpoured
 from sqlmadp.mechanism.base import Mechanism, registered
 from sqlmadp.mechanism.capped import (
+    MOVED_VERTICES,
     Draft,
     acceptable,
     best_of,
@@ -38,6 +38,8 @@ from sqlmadp.mechanism.capped import (
     laid_over,
     least_capped,
     mixed,
+    side_by_side,
+    unpoured,
     within,
 )
 from sqlmadp.mechanism.collective import Collective, Joint
@@ -83,6 +85,13 @@ class Ratchet(Mechanism):
         "them"
     )
     ordered = True
+    capped_at = "the error before the last analyst joined; for that one, under waterfilling"
+
+    def caps(self, collective: Collective) -> Floats:
+        """Return the caps of the last join; that of pouring in where it took the last one's."""
+        *before, joint = self.joins(collective)
+        newcomer = max(collective.poured.errors[-1], joint.errors[-1])
+        return np.append(before[-1].errors if before else [], newcomer)
 
     def _choose(self, collective: Collective) -> Joint:
         return self.joins(collective)[-1]
@@ -145,7 +154,7 @@ def _least(
     """Return the best strategy within caps that searches find, or else the first one."""
     best = first
     for draft, move in drafts:
-        if within(best.errors, caps) and inside.importance @ best.errors <= (1 + NEAR) * goal:
+        if within(best.errors, caps) and inside.total(best) <= (1 + NEAR) * goal:
             break
         found = least_capped(inside, draft, caps, move=move, steps=STEPS, rounds=ROUNDS)
         best = best_of(inside, [found], caps, best)
@@ -183,10 +192,10 @@ def _leading(before: _In, poured: Joint, inside: Collective) -> tuple[Joint, flo
         led = least_capped(inside, draft_over(layout, start), none, steps=LEAD_STEPS, rounds=1)
         lead = poured if led is None else led
     else:
-        best = inside.select(inside.together)
-        lead = inside.read_by_all(best.blocks, best.total)
-        layout = laid_over(asked, scopes | {rows.scope for rows in best.blocks}) or layout
-    goal = float(inside.importance @ lead.errors)
+        best = inside.for_all
+        lead = poured if best is None else inside.read_by_all(best.blocks, best.total)
+        layout = laid_over(asked, scopes | {rows.scope for rows in lead.blocks}) or layout
+    goal = inside.total(lead)
 
     half = mixed([(poured.blocks, 1 / poured.total), (lead.blocks, 1 / lead.total)])
     starts = (half, poured.blocks, lead.blocks)

@@ -1,4 +1,4 @@
-"""Utilitarian: the strategy that is best for all queries taken together."""
+"""Utilitarian: the least total error, whoever pays for it, plain or in units of errors alone."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sqlmadp.mechanism.agreement import side_by_side, unpoured
 from sqlmadp.mechanism.base import NEITHER, Mechanism, registered
-from sqlmadp.mechanism.capped import least_capped
-from sqlmadp.mechanism.collective import Collective, Joint, Workload
+from sqlmadp.mechanism.capped import least_capped, side_by_side, unpoured
+from sqlmadp.mechanism.collective import Collective, Joint
 from sqlmadp.strategy.cache import Entry
 from sqlmadp.strategy.integers import Strategy
 
@@ -27,36 +26,71 @@ class Utilitarian(Mechanism):
     rule = "the measurements are chosen for the least error of everybody together"
     promise = NEITHER
 
-    def searches(self, collective: Collective) -> list[Workload]:
-        """Return everyone's queries as one workload, and every analyst's own."""
-        return [*collective.workloads, collective.together]
-
     def _choose(self, collective: Collective) -> Joint:
-        entry = collective.restored(self.name)
+        return least_found(collective) or collective.poured
+
+
+def least_found(collective: Collective) -> Joint | None:
+    """Return the strategy of least total error that a search without caps finds.
+
+    None if the collective is too large for any such search.
+    """
+    key = "least found", *collective.kinds
+    if key not in collective.memory:
+        entry = collective.restored(Utilitarian.name)
+        chosen = None
         if entry is not None and len(entry.strategies) == 1:
             [known] = entry.strategies
-            found = collective.read_by_all(known.blocks, known.total)
-            if np.isfinite(found.errors).all():
-                return found
-        chosen = self._searched(collective)
-        collective.store(self.name, Entry((Strategy(chosen.blocks, chosen.total),)))
-        return collective.read_by_all(chosen.blocks, chosen.total)  # As if it had been stored.
+            chosen = collective.read_by_all(known.blocks, known.total)
+        if chosen is None or not np.isfinite(chosen.errors).all():
+            chosen = _searched(collective)
+            if chosen is not None:
+                collective.store(Utilitarian.name, Entry((Strategy(chosen.blocks, chosen.total),)))
+                # As if it had been stored.
+                chosen = collective.read_by_all(chosen.blocks, chosen.total)
+        collective.memory[key] = chosen
+    found = collective.memory[key]
+    assert found is None or isinstance(found, Joint)
+    return found
 
-    def _searched(self, collective: Collective) -> Joint:
-        strategy = collective.select(collective.together)
-        found = collective.read_by_all(strategy.blocks, strategy.total)
-        if len({block.scope for block in strategy.blocks}) == 1:
-            return found
+
+def _searched(collective: Collective) -> Joint | None:
+    best = collective.for_all
+    found = [] if best is None else [collective.read_by_all(best.blocks, best.total)]
+    if best is None or len({block.scope for block in best.blocks}) > 1:
         # A workload of many scopes is searched for only so long: everyone's own blocks, weighed
         # anew, alone or beside those of the search, can be better.
-        own, none = list(zip(collective.strategies, collective.factors, strict=True)), np.inf
-        candidates: list[Joint | None] = [found, collective.poured]
-        for parts in (own, [*own, (strategy, 1)]):
-            draft = side_by_side(unpoured([s for s, _ in parts], [f for _, f in parts]))
-            caps = np.full(len(collective), none)
-            candidates.append(least_capped(collective, draft, caps, move=False))
-        return min((j for j in candidates if j), key=lambda joint: _total(collective, joint))
+        everyone = unpoured(collective.strategies, collective.factors)
+        uncapped = np.full(len(collective), np.inf)
+        for beside in [[], *([unpoured([best], [1])] if best else [])]:
+            draft = side_by_side([*everyone, *beside])
+            weighed = least_capped(collective, draft, uncapped, move=False)
+            found += [weighed] if weighed else []
+    return min([*found, collective.poured], key=collective.total) if found else None
 
 
-def _total(collective: Collective, joint: Joint) -> float:
-    return float(collective.importance @ joint.errors)
+@registered
+@dataclass(frozen=True, kw_only=True)
+class WeightedUtilitarian(Mechanism):
+    """Minimise the sum of everyone's error divided by their error alone [PWFM21].
+
+    The weight ``omega_i = 1 / Err_i(alone)`` multiplies the *error* of analyst i, so the rows of
+    W_i are scaled by its square root.  Meant to favour the sharing incentive; nothing is proved.
+    """
+
+    name = "weighted_utilitarian"
+    rule = (
+        "the measurements are chosen for the least error of everybody together, each analyst's "
+        "counted in units of what it would be alone"
+    )
+    promise = NEITHER
+
+    def _choose(self, collective: Collective) -> Joint:
+        alone = collective.alone
+        omega = np.where(alone > 0, 1 / np.where(alone > 0, alone, 1.0), 1.0)
+        importance = collective.importance * omega
+        weighed = collective.of(range(len(collective)), importance=importance.tolist())
+        found = weighed.for_all
+        if found is None:  # Too large to search.
+            return collective.poured
+        return collective.read_by_all(found.blocks, found.total)

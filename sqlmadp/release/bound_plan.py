@@ -25,7 +25,7 @@ from sqlmadp.files.schema import read_schema
 from sqlmadp.files.staging import staged_statements
 from sqlmadp.files.toml import dotted
 from sqlmadp.mechanism import MECHANISMS, mechanism
-from sqlmadp.mechanism.collective import Capped, Collective
+from sqlmadp.mechanism.collective import Collective
 from sqlmadp.mechanism.fairness import Outcome
 from sqlmadp.private.engines import Source
 from sqlmadp.private.engines.trusted_values import read_public
@@ -158,19 +158,10 @@ class BoundPlan:
     @cached_property
     def collective(self) -> Collective:
         """Everybody who takes part, with what they ask and bring."""
-        shares = [analyst.share for analyst in self.plan.analysts]
-        relative = self.plan.measure == "relative"
-        return Collective(
-            [workload.rows for workload in self.workloads],
-            shares,
+        return Collective.asking(
+            self.workloads,
+            [analyst.share for analyst in self.plan.analysts],
             columns=dict(self.columns),
-            # Relative errors are those beside the own share alone, weighted by that share.
-            units=[float(share) ** 2 for share in shares] if relative else None,
-            importance=[float(share) ** 3 for share in shares] if relative else None,
-            capped=[
-                Capped() if each.caps is None else Capped(each.parts, tuple(each.caps.tolist()))
-                for each in self.workloads
-            ],
             cache=StrategyCache(default_directory()),
         )
 
@@ -266,6 +257,8 @@ def _identity(column: Column) -> tuple[object, ...]:
     ends: tuple[object, ...] = (column.minimum, column.maximum, column.cuts)
     if column.type == "decimal":
         ends = (*ends, column.decimals)
+    if column.type == "timestamp":
+        ends = (*ends, column.every)
     return (*told, *ends) if column.complete else (*told, *ends, "undeclared values are NULL")
 
 

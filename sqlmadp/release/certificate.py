@@ -37,9 +37,8 @@ from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import TextTable, number
 from sqlmadp.answer.rows import Desk
 from sqlmadp.mechanism import MECHANISMS
-from sqlmadp.mechanism.bounds import Bounds, bounds
 from sqlmadp.mechanism.collective import Joint
-from sqlmadp.mechanism.fairness import Outcome, noise_variance, unit
+from sqlmadp.mechanism.fairness import Bounds, Outcome, bounds, noise_variance, unit
 from sqlmadp.mechanism.waterfilling import ratio
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.history import Stage
@@ -251,10 +250,15 @@ class Certificate:
             if worse
             else "nobody is worse off than alone with their own share"
         )
-        above, _ = self.bounds.beside(self.total)
+        above, gap = self.bounds.beside(self.total)
         if above is not None:
-            text += f"; the expected error of the whole is {above:.2f} times the least that was "
-            text += "found without any guarantee"
+            whole = f"{text}; the expected error of the whole is {above:.2f} times"
+            if above >= 1 - TINY:
+                return f"{whole} the least that was found without any guarantee"
+            return f"{whole} what a search without any guarantee found"
+        text += "; the plan is too large to search for the least error without any guarantee"
+        if gap is not None:
+            text += f", but that of the whole is at most {gap:.2f} times the least possible"
         return text
 
     @property
@@ -276,11 +280,11 @@ class Certificate:
         gain = math.exp(-0.5 * math.fsum(map(math.log, factors)) / len(factors))
         if worse:
             return [
-                f"{worse} of {len(factors)} answers are less accurate than alone, one by one; on "
-                f"average they are {gain:.1f} times as accurate"
+                f"{worse} of {len(factors)} statements are less accurate than alone, one by one; "
+                f"on average they are {gain:.1f} times as accurate"
             ]
         return [
-            "each answer is at least as accurate as alone, one by one; on average "
+            "each statement is at least as accurate as alone, one by one; on average "
             f"{gain:.1f} times as accurate"
         ]
 
@@ -372,7 +376,7 @@ def certify(
         rerun, kept = given.interference, given.interference_within_agreement
         blocks = unit_noise(given.strategy, asked.epsilon_per_record)
         statements = accuracies(asked, blocks, given.strategy.reads)
-        own = asked.collective.workloads if given.mechanism.searches(asked.collective) else ()
+        own = asked.collective.workloads if given.mechanism.adaptive else ()
         reasons = [plainer(workload) for workload in own] or [()] * len(names)
         standings = {
             analyst.name: Standing(
@@ -401,8 +405,6 @@ def _certificate(
     compared: Bounds,
     name: str,
 ) -> Certificate:
-    if compared.utilitarian is not None:  # What is certified was found, too.
-        compared = replace(compared, utilitarian=min(compared.utilitarian, total))
     return Certificate(
         name,
         asked.plan.epsilon,

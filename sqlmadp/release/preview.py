@@ -24,6 +24,7 @@ from sqlmadp.errors import InputError, NotSupportedError, ProgrammingError
 from sqlmadp.files.analysts import Analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
+from sqlmadp.mechanism.fairness import Cap, explained_caps
 from sqlmadp.private import Ledger
 from sqlmadp.private.engines import Identity
 from sqlmadp.private.ledger_binding import check_binding
@@ -46,6 +47,16 @@ class Previews(dict[str, Certificate | NotSupportedError]):
         self.asked = asked
         self.base = base
         """The completed release that the plan adds analysts to, if it does."""
+
+    def caps(self) -> dict[str, dict[str, Cap]]:
+        """Return the caps on each analyst's error, by mechanism that searches within such caps."""
+        names = [analyst.name for analyst in self.asked.plan.analysts]
+        found = {}
+        for mechanism, each in self.items():
+            if isinstance(each, Certificate) and self.base is None:
+                caps = explained_caps(self.asked.outcome(mechanism))
+                found[mechanism] = dict(zip(names, caps, strict=True)) if caps else {}
+        return found
 
     def __repr__(self) -> str:
         return self._table().text()

@@ -19,6 +19,8 @@ from rich.text import Text
 
 from sqlmadp.answer.result import Result, TextTable, is_number, number, shown, visible
 from sqlmadp.errors import NotSupportedError
+from sqlmadp.mechanism import MECHANISMS
+from sqlmadp.mechanism.fairness import AT_CAP, Cap
 from sqlmadp.private import Ledger
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import TINY, Accuracy, Certificate
@@ -89,6 +91,43 @@ def show_previews(previews: Previews) -> None:
     for name, unsupported in previews.items():
         if isinstance(unsupported, NotSupportedError):
             screen.print(f"\n{name}: {unsupported}", markup=False)
+
+
+def show_caps(previews: Previews, caps: Mapping[str, Mapping[str, Cap]]) -> None:
+    """Print which caps bind under each mechanism, and what they cost everybody together."""
+    for mechanism, own in caps.items():
+        found = previews[mechanism]
+        if not isinstance(found, Certificate):
+            continue
+        if not own:
+            console().print(f"\n{mechanism} does not search within caps.", markup=False)
+            continue
+        console().print(
+            f"\nCaps of {mechanism}: {MECHANISMS[mechanism].capped_at}. "
+            "What each costs is by how much the total error would fall without it.",
+            markup=False,
+        )
+        headers = [Header("analyst"), Header("error / cap", right=True), Header("binds")]
+        table = Grid([*headers, Header("costs", right=True)])
+        for name, each in own.items():
+            cost = f"{100 * each.cost:.1f}%" if each.binds else ""
+            table.add(name, f"{each.reached:.3f}", "yes" if each.binds else "no", cost)
+        table.show(console())
+        above, _ = found.bounds.beside(found.total)
+        if above is not None:
+            console().print(
+                f"All of them together: the total is {above:.3f} times utilitarian's, which has no "
+                "caps."
+            )
+        statements = [
+            f"{name}.{each.name}"
+            for name, standing in found.analysts.items()
+            for each in standing.statements
+            if each.factor >= 1 - AT_CAP
+        ]
+        if found.relative:
+            listed = ", ".join(statements) or "none"
+            console().print(f"Statements that gain nothing over asking one by one: {listed}")
 
 
 def _sentence(text: str) -> str:
@@ -297,7 +336,7 @@ class Header:
 
     title: str
     right: bool = False
-    """Whether the column holds numbers: aligned to the right, and never folded."""
+    """Whether the column has numbers: aligned to the right, and never folded."""
     joined: bool = False
     """Whether the column belongs to the one before it and stays beside it."""
 
@@ -320,7 +359,7 @@ class Grid:
         return grid
 
     def add(self, *cells: str | Text) -> None:
-        """Add a row; text of any kind is shown on one line, whatever characters it holds."""
+        """Add a row; text is shown on one line, whatever its characters."""
         self.rows.append([c if isinstance(c, Text) else Text(visible(c)) for c in cells])
 
     def show(self, screen: Console) -> None:

@@ -160,7 +160,10 @@ class BoundQuery:
         read = self.statement.problem(
             "read-as",
             f"read as: {self.read_as}",
-            hint=f"{dialect} is a {kind_of_dialect(dialect)} dialect.",
+            hint=f"{dialect} is a verified dialect."
+            if kind_of_dialect(dialect) == "verified"
+            else f"{dialect} is a translated dialect, not a verified one: check that this means "
+            "what you ask.",
         )
         return (read, *slips)
 

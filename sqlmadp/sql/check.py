@@ -235,7 +235,7 @@ class ExpressionChecker:
         self.problems: list[Problem] = []
         self.statement, self.domain, self._functions = statement, domain, functions
         self.records: Records | None = None
-        """The columns that names stand for, where they are known."""
+        """The columns that names refer to, where they are known."""
         self.aliases: set[str] = set()
         """The names that the SELECT gives to its result columns."""
 
@@ -440,8 +440,8 @@ class ExpressionChecker:
         if over == "records":
             self.refuse(
                 "misplaced-aggregate",
-                f"{shown} cannot stand in WHERE, GROUP BY, FILTER or another aggregate",
-                "Conditions on counts belong into HAVING.",
+                f"{shown} is not allowed in WHERE, GROUP BY, FILTER or another aggregate",
+                "Conditions on counts belong in HAVING.",
                 at,
             )
         elif call.distinct:
@@ -494,7 +494,7 @@ class ExpressionChecker:
             self.refuse("unknown-function", f"there is no function {name!r}", hint, at)
 
     def _instead(self, name: str, at: Span | None) -> str:
-        """Return what to ask for instead of an aggregate that a single record decides."""
+        """Return the hint for an aggregate that a single record decides."""
         call = self._source(name, at)
         value = call.partition("(")[2].removesuffix(")") or "..."
         bare = value.strip().removeprefix('"').removesuffix('"').replace('""', '"')

@@ -33,7 +33,7 @@ class Allowed:
     high: Constant | None = None
 
     def narrowed(self, other: Allowed) -> Allowed:
-        """Return what both let in."""
+        """Return the values that both let in."""
         values = self.values if other.values is None else other.values
         if self.values is not None and other.values is not None:
             values = tuple(value for value in self.values if value in other.values)
@@ -46,7 +46,7 @@ class Allowed:
 
 
 def checked(expressions: Iterable[str], dialect: str) -> dict[str, Allowed]:
-    """Return what CHECK expressions let into each column, by its name in lower case."""
+    """Return the values that CHECK expressions let into each column, by its name in lower case."""
     found: dict[str, Allowed] = {}
     for text in expressions:
         try:
@@ -72,7 +72,7 @@ def _conjuncts(tree: exp.Expr) -> Iterable[exp.Expr]:
 
 
 def _said(part: exp.Expr) -> Mapping[str, Allowed]:
-    """Return what one condition lets in, if it is about one column and constants."""
+    """Return the values that one condition lets in, if it is about one column and constants."""
     if isinstance(part, exp.Not) and isinstance(test := _bare(part.this), exp.Is):
         name = _name(test.this)
         null = isinstance(test.expression, exp.Null)

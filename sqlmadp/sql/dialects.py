@@ -24,7 +24,6 @@ from sqlglot.errors import ErrorLevel, ParseError, UnsupportedError
 
 from sqlmadp.errors import SqlError
 from sqlmadp.sql.grammar import BROKEN, DUCKDB, GRAMMAR, Node, grammar_of
-from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Span, span
 
@@ -80,7 +79,7 @@ def unknown_dialect(name: str) -> str | None:
     return f"there is no dialect {name!r}. {listed}"
 
 
-def translated(statement: Statement, limits: Limits, types: Mapping[str, str]) -> str:
+def translated(statement: Statement, types: Mapping[str, str]) -> str:
     """Return a statement in DuckDB's SQL, or an SqlError with every mistake.
 
     ``types`` are the DuckDB types of the declared columns, by their names in lower case.
@@ -89,7 +88,7 @@ def translated(statement: Statement, limits: Limits, types: Mapping[str, str]) -
         return statement.text
     if (reason := unknown_dialect(statement.dialect)) is not None:
         raise statement.refuse("dialect", reason, span=(0, 1))
-    tree = _parsed(statement, limits)
+    tree = _parsed(statement)
     known = Types(types, _names_of_answers(tree))
     problems = [
         statement.problem("dialect", reason, hint=_hint(node), span=span(node))
@@ -98,9 +97,8 @@ def translated(statement: Statement, limits: Limits, types: Mapping[str, str]) -
     ]
     if problems:
         raise SqlError(problems)
-    if statement.dialect == POSTGRES:
-        tree = carried(tree, known)
-    tree = tree.transform(lambda node: _as_duckdb(node, known))
+    for node in reversed(list(tree.walk())):  # From the inside out, since divisions nest.
+        node.replace(_as_duckdb(node, known, statement.dialect))
     try:
         return tree.sql(dialect=DUCKDB, unsupported_level=ErrorLevel.RAISE, comments=False)
     except UnsupportedError as error:
@@ -116,11 +114,9 @@ def accepting(text: str) -> str | None:
         return None
     for name in _TRIED:
         try:
-            tree = (
-                grammar_of(name)
-                .parser(error_level=ErrorLevel.IMMEDIATE)
-                .parse(grammar_of(name).tokenize(text), text)
-            )
+            grammar = grammar_of(name)
+            parser = grammar.parser(error_level=ErrorLevel.IMMEDIATE)
+            tree = parser.parse(grammar.tokenize(text), text)
         except (*BROKEN, RecursionError):
             continue
         if len(tree) == 1 and isinstance(tree[0], exp.Query) and tree[0].find(exp.From):
@@ -131,19 +127,12 @@ def accepting(text: str) -> str | None:
 # Reading.
 
 
-def _parsed(statement: Statement, limits: Limits) -> Node:
+def _parsed(statement: Statement) -> Node:
     grammar = grammar_of(statement.dialect)
     if not _begins_a_query(statement.text):
         raise not_a_select(statement)
     try:
         tokens = grammar.tokenize(statement.text)
-        if len(tokens) > limits.parts:
-            raise statement.refuse(
-                "too-large",
-                f"the statement has more than {limits.parts:,} parts",
-                hint=advice("parts"),
-                span=(0, 1),
-            )
         parsed = grammar.parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, statement.text)
     except ParseError as error:
         raise _syntax_error(statement, error) from None
@@ -222,6 +211,11 @@ def _reason(node: Node, dialect: str, types: Types) -> str | None:
         isinstance(node.this, exp.Literal) and node.this.is_string and node.to.this in _DATES
     ):
         return f"casts round and cut differently in {dialect} and DuckDB"
+    if isinstance(node, (exp.Add, exp.Sub, exp.Mul)) and not _kinds_below(node, types) <= {
+        *_NUMBERS,
+        None,
+    }:
+        return f"arithmetic of anything but numbers is not the same in {dialect} and DuckDB"
     if isinstance(node, exp.Sum) and isinstance(node.parent, exp.Div):
         return f"the type of a sum that is divided is not the same in {dialect} and DuckDB"
     return None
@@ -241,8 +235,13 @@ def _hint(node: Node) -> str:
     return "Write it with CASE and comparisons, or the statement for DuckDB."
 
 
-def _as_duckdb(node: Node, types: Types) -> Node:
+def _as_duckdb(node: Node, types: Types, dialect: str) -> Node:
     """Return a node as DuckDB means it."""
+    if dialect == POSTGRES and isinstance(node, (exp.TimestampTrunc, exp.DateTrunc)):
+        # A timestamp in postgres, a date in DuckDB.
+        unit = exp.Literal.string(node.args["unit"].name.lower())
+        made = exp.Anonymous(this="date_trunc", expressions=[unit, node.this.copy()])
+        return exp.Cast(this=made, to=exp.DataType.build("TIMESTAMP"))
     if isinstance(node, exp.Div) and node.args.get("typed"):
         kinds = {kind_of(node.this, types), kind_of(node.expression, types)}
         if kinds == {"integer"}:
@@ -296,13 +295,14 @@ class Types:
         return None if name in self.answers else _KINDS.get(self.columns.get(name, ""))
 
 
-def kind_of(node: Node | None, types: Types) -> Kind | None:  # noqa: PLR0912 - one case a class.
+def kind_of(node: Node | None, types: Types) -> Kind | None:  # noqa: PLR0912 - one case per class.
     """Return the kind of value that an expression has in PostgreSQL; None if it is not known."""
     match node:
         case exp.Column():
             return types.of(node.name)
         case exp.Literal():
-            return None if node.is_string else "decimal" if "." in node.this else "integer"
+            whole = not node.is_string and node.this.isdigit() and int(node.this) < 2**63
+            return "integer" if whole else None if node.is_string else "decimal"
         case exp.Boolean() | exp.Predicate() | exp.Not() | exp.Connector() | exp.Is():
             return "boolean"
         case exp.Paren() | exp.Neg() | exp.Abs() | exp.Filter():
@@ -321,7 +321,7 @@ def kind_of(node: Node | None, types: Types) -> Kind | None:  # noqa: PLR0912 - 
             return "interval"
         case exp.Cast():
             return _CASTS.get(node.to.this)
-        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod():
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.IntDiv() | exp.Mod():
             return _arithmetic(node, kind_of(node.this, types), kind_of(node.expression, types))
         case exp.Coalesce():
             return _common_kind([kind_of(part, types) for part in (node.this, *node.expressions)])
@@ -512,17 +512,3 @@ POSTGRES_FUNCTIONS: Final[dict[type[exp.Expr], Callable[[Node, Types], str | Non
     **dict.fromkeys((exp.Variance, exp.VariancePop), _of("integer", "double")),
     **dict.fromkeys((exp.WithinGroup, exp.PercentileCont, exp.PercentileDisc), _always),
 }
-
-
-def carried(tree: Node, types: Types) -> Node:
-    """Return a checked tree as DuckDB means it."""
-
-    def change(node: Node) -> Node:
-        if isinstance(node, (exp.TimestampTrunc, exp.DateTrunc)):
-            # A timestamp in postgres, a date in DuckDB.
-            unit = exp.Literal.string(node.args["unit"].name.lower())
-            made = exp.Anonymous(this="date_trunc", expressions=[unit, node.this.copy()])
-            return exp.Cast(this=made, to=exp.DataType.build("TIMESTAMP"))
-        return node
-
-    return tree.transform(change)

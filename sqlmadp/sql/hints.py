@@ -64,7 +64,7 @@ CODES: Final = {
     "min-max": "an aggregate that a single record decides",
     "count-distinct": "DISTINCT inside an aggregate",
     "aggregate": "another aggregate that is not answered",
-    "misplaced-aggregate": "an aggregate where a condition on records stands",
+    "misplaced-aggregate": "an aggregate inside a condition on records",
     "count-star": "a star in an aggregate other than COUNT(*)",
     "not-grouped": "a column that is neither grouped by nor counted",
     "grouping": "GROUPING() of something that is not a group key",
@@ -80,7 +80,7 @@ CODES: Final = {
     "type": "a cast to a type that is not on the allow-list",
     "evaluation": "an expression that fails on a declared value",
     # What runs over answers.
-    "outer": "what stands around the private blocks cannot run over answers",
+    "outer": "the SQL around the private blocks cannot run over answers",
     "type-changed": "a result column that would have another type over answers",
     "limit": "LIMIT or OFFSET that is no constant",
     "not-covered": "the release does not measure what is asked",
@@ -113,7 +113,7 @@ CODES: Final = {
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 BINS = 10
-"""About so many bins are offered for a real column."""
+"""Offer about this many bins of a real column."""
 
 
 @cache

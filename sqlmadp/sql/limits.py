@@ -33,9 +33,9 @@ class Limits:
     characters: int = 100_000
     """Characters that one statement may have."""
     nesting: int = 100
-    """Expressions and subqueries that may stand inside each other."""
+    """Levels to which expressions and subqueries may nest."""
     parts: int = 30_000
-    """Parts that a statement may have once aliases are replaced by what they stand for."""
+    """Parts that a statement may have once aliases are replaced by their expressions."""
     in_list: int = 10_000
     """Values that one IN list may have."""
     terms: int = 3_000
@@ -63,7 +63,7 @@ class Limits:
     seconds: int = 2
     """CPU seconds that evaluating one expression over declared values may take."""
     outer_seconds: int = 20
-    """CPU seconds that running what stands around the private blocks may take."""
+    """CPU seconds that the SQL around the private blocks may take."""
     sql_memory: int = 256
     """Megabytes that DuckDB may take for one of those; it never writes to a disk instead."""
     memory: int = 8192
@@ -148,7 +148,7 @@ def check_growth(node: Node, checker: ExpressionChecker) -> None:
 
 
 def overgrown(tree: Node, keys: Iterable[Node], domain: Domain) -> Node | None:
-    """Return what makes very long text of the texts that sub-selects over answers make.
+    """Return an expression that makes very long text of what sub-selects over answers make.
 
     ``keys`` are those of the private blocks; None if nothing does.
     """

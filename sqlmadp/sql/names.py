@@ -38,7 +38,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Joined:
-    """A public table that is joined, and where the join stands in the statement."""
+    """A public table that is joined, and the place of the join in the statement."""
 
     matches: Lookup
     """How many of its rows each record meets."""
@@ -55,7 +55,7 @@ class Records:
     joined: tuple[Joined, ...] = ()
 
     def field(self, names: list[str]) -> Field | None:
-        """Return the column that a name stands for; None if there is none."""
+        """Return the column of a name; None if there is none."""
         *qualifier, name = (part.casefold() for part in names)
         for known in self.fields:
             if known.name.casefold() == name and (
@@ -65,13 +65,13 @@ class Records:
         return None
 
     def find(self, names: list[str]) -> Node | None:
-        """Return the expression that a name stands for; None if there is none."""
+        """Return the expression of a name; None if there is none."""
         known = self.field(names)
         return None if known is None else known.expression
 
     @property
     def qualifiers(self) -> set[str]:
-        """Return the names that may stand before a column."""
+        """Return the names by which a column may be qualified."""
         return {known.qualifier for known in self.fields}
 
     @property
@@ -178,7 +178,7 @@ def resolved(node: Node, records: Records, alias: Callable[[Node], Node] | None 
     if isinstance(node, exp.Column):
         known = records.find(parts_of(node))
         if known is not None:
-            # Where it stands in the text is kept, for messages.
+            # Its place in the text is kept, for messages.
             return placed(known.copy(), node)
         if alias is None:
             raise KeyError(node.name)

@@ -40,7 +40,7 @@ _FRAMES = 60
 
 _SAME = (
     "regexp_replace(json_serialize_sql({}), "
-    # Places, and a spelling: LIKE ... ESCAPE is also the function that it stands for.  A quote
+    # Places, and a spelling: LIKE ... ESCAPE is also a function.  A quote
     # inside a text of the statement has a backslash before it in JSON, so no text looks like this.
     """'"(query_location(_length)?":[0-9]+|is_operator":(true|false)),?', '', 'g')"""
 )
@@ -120,7 +120,7 @@ class Reader:
         for place, statement in enumerate(statements):
             try:
                 self._require_few_tokens(statement)
-                texts[place] = translated(statement, self._limits, self._types)
+                texts[place] = translated(statement, self._types)
             except SqlError as error:
                 found[place] = error
             except RecursionError:
@@ -293,23 +293,18 @@ class Reader:
         depth, widest, longest = _extent(tree)
         if depth > self._limits.nesting:
             raise too_deep(statement, self._limits)
-        if widest > self._limits.in_list:
-            raise statement.refuse(
-                "in-list",
-                f"a list of the statement has {widest:,} values; "
-                f"at most {self._limits.in_list:,} are supported",
-                hint=f"Use ranges, or join a public table. {advice('in_list')}",
-            )
-        if longest > self._limits.terms:
-            raise statement.refuse(
-                "in-list",
-                f"an AND or OR of the statement has {longest:,} terms; "
-                f"at most {self._limits.terms:,} are supported",
-                hint=f"Use IN for values, or ranges. {advice('terms')}",
-            )
+        most, terms = self._limits.in_list, self._limits.terms
+        if widest > most:
+            message = f"a list of the statement has {widest:,} values; at most {most:,} are read"
+            hint = f"Use ranges, or join a public table. {advice('in_list')}"
+            raise statement.refuse("in-list", message, hint=hint)
+        if longest > terms:
+            message = f"an AND or OR has {longest:,} terms; at most {terms:,} are read"
+            hint = f"Use IN for values, or ranges. {advice('terms')}"
+            raise statement.refuse("in-list", message, hint=hint)
 
     def _finished(self, statement: Statement, tree: Node, sql: str) -> Reading | SqlError:
-        """Return what was read in the plain form that all else works on."""
+        """Return the reading in the plain form that all else works on."""
         names = [f"${name}" for name in placeholders(tree)]
         if names:
             return statement.refuse(
@@ -331,7 +326,7 @@ def placeholders(tree: Node) -> list[str]:
 
 
 def nesting(words: Iterable[str]) -> int:
-    """Return how deep parentheses and prefixes stand inside each other."""
+    """Return how deep parentheses and prefixes nest."""
     depth = deepest = prefixes = 0
     for word in words:
         if word in _PREFIXES:

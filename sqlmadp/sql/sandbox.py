@@ -198,7 +198,7 @@ class Sandbox:
             return self._describe(sql)
         except duckdb.Error:
             pass
-        try:  # Running it over the empty table tells where the mistake stands.
+        try:  # Running it over the empty table gives the mistake's place.
             self._connection.execute(sql).fetchall()
         except duckdb.Error as error:
             message, place = explain(error)

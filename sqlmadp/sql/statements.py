@@ -1,4 +1,4 @@
-"""Statements: an analyst's file, split into named pieces of SQL that know where they stand.
+"""Statements: an analyst's file, split into named pieces of SQL that know their place.
 
 DuckDB's own tokenizer finds the semicolons, so strings and comments are read as DuckDB
 reads them.  ``-- name: adults`` above a statement names it; a statement without a name is
@@ -46,7 +46,7 @@ _NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME}}}")
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of an analyst, and where it stands in its file."""
+    """One statement of an analyst, and its place in its file."""
 
     file: str
     name: str
@@ -62,7 +62,7 @@ class Statement:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what is equal just when two statements ask the same in the same words."""
+        """The dialect and text: equal just when two statements ask the same in the same words."""
         return self.dialect, self.text
 
     def problem(
@@ -129,12 +129,8 @@ def split_each(
         name = f"q{len(statements) + 1}" if given is None else given
         written = text[start:end].rstrip()
         statement = Statement(file, name, written, start, text, dialect=own or dialect)
-        problems.extend(_name_problems(statement, names))
-        if weight is not None:
-            if (number := _weight(weight)) is None:
-                problems.append(_bad_weight(statement, weight))
-            else:
-                statement = replace(statement, weight=number)
+        problems.extend(_problems(statement, weight, names))
+        statement = replace(statement, weight=_weight(weight) or statement.weight)
         names.add(name.casefold())
         statements.append(statement)
     problems.extend(_too_long(each, limits) for each in statements if _is_long(each, limits))
@@ -179,14 +175,9 @@ def handed_in(statement: Statement) -> Statement | None:
         start=statement.start + found.end() + begin,
         dialect=dialect or statement.dialect,
     )
-    problems = list(_name_problems(asked, set()))
-    if weight is not None and (number := _weight(weight)) is not None:
-        asked = replace(asked, weight=number)
-    elif weight is not None:
-        problems.append(_bad_weight(asked, weight))
-    if problems:
+    if problems := list(_problems(asked, weight, set())):
         raise SqlError(problems)
-    return asked
+    return replace(asked, weight=_weight(weight) or asked.weight)
 
 
 def withdrawn(statement: Statement) -> str | None:
@@ -208,20 +199,11 @@ def is_of_an_analyst(sql: str) -> bool:
     )
 
 
-def _weight(text: str) -> Fraction | None:
+def _weight(text: str | None) -> Fraction | None:
     """Return the weight that a comment gives, above 0; None if it gives none."""
-    if not _WEIGHT.fullmatch(text) or re.search(r"/0+$", text):
+    if text is None or not _WEIGHT.fullmatch(text) or re.search(r"/0+$", text):
         return None
     return Fraction(text) or None
-
-
-def _bad_weight(statement: Statement, text: str) -> Problem:
-    return statement.problem(
-        "bad-weight",
-        f"{text!r} cannot be the weight of a statement",
-        hint="Write a number above 0, such as '-- weight: 4' or '-- weight: 1/2'.",
-        span=(0, 1),
-    )
 
 
 def _is_long(statement: Statement, limits: Limits) -> bool:
@@ -238,7 +220,8 @@ def _too_long(statement: Statement, limits: Limits) -> Problem:
     )
 
 
-def _name_problems(statement: Statement, taken: set[str]) -> Iterator[Problem]:
+def _problems(statement: Statement, weight: str | None, taken: set[str]) -> Iterator[Problem]:
+    """Yield what is wrong with the name and weight that comments give a statement."""
     name = statement.name
     if not _NAME.fullmatch(name):
         yield statement.problem(
@@ -252,6 +235,13 @@ def _name_problems(statement: Statement, taken: set[str]) -> Iterator[Problem]:
             "duplicate-name",
             f"the name {name!r} is used twice in this file",
             hint="Give every statement a '-- name: ...' of its own; unnamed ones are q1, q2, ...",
+            span=(0, 1),
+        )
+    if weight is not None and _weight(weight) is None:
+        yield statement.problem(
+            "bad-weight",
+            f"{weight!r} cannot be the weight of a statement",
+            hint="Write a number above 0, such as '-- weight: 4' or '-- weight: 1/2'.",
             span=(0, 1),
         )
 
@@ -416,7 +406,7 @@ def _places(text: str, dialect: str) -> tuple[tuple[str, int, int], ...]:
         elif (
             token.token_type == TokenType.PARAMETER
             and after is not None
-            and after.start == token.end + 1  # A name or number stands right behind the sign.
+            and after.start == token.end + 1  # A name or number follows directly.
         ):
             found.append((after.text, token.start, after.end + 1 - token.start))
     return tuple(found)

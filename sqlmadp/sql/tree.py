@@ -153,7 +153,7 @@ def _terms(node: Node, kind: type[exp.Expr]) -> list[Node]:
 
 @dataclass(frozen=True)
 class Call:
-    """A function call, with all that may stand around its parentheses."""
+    """A function call, with all that may follow its parentheses."""
 
     node: Node
     name: str
@@ -279,7 +279,7 @@ def table(name: str) -> exp.Table:
 
 
 def placed(node: Made, at: Node) -> Made:
-    """Return a node that stands where another one does, for messages."""
+    """Return a node at the place of another one, for messages."""
     if "start" in at.meta:
         node.meta["start"], node.meta["end"] = at.meta["start"], at.meta["end"]
     return node

@@ -33,7 +33,7 @@ from sqlmadp.table.partition import Floats, Integers, Partition, common
 from sqlmadp.table.products import Products, along_each
 from sqlmadp.table.rows import Rows, Scope, lifting
 
-VERSION = 1
+VERSION = 2
 """Part of every digest: raised whenever selection changes, so that old files are ignored."""
 
 MAX_BYTES = 2**28

@@ -57,6 +57,9 @@ MOVED_ERROR = 1.3
 MIN_GAIN = 1e-5
 """Prefer a later candidate only if its error is lower by this part."""
 
+SEARCH_ROOM = 2e-4
+"""Search this part below a cap: twice what the search itself may end above it."""
+
 CAP_ROOM = 1e-6
 """Take a cap to be met if an error is above by less than this part: weights are whole numbers."""
 
@@ -79,6 +82,11 @@ class Asked:
     def limits(self) -> Floats | None:
         """The caps of the whole, which has none, and of every part; None without caps."""
         return np.array([np.inf, *self.caps]) if self.caps else None
+
+    @property
+    def aims(self) -> Floats | None:
+        """What a search is to stay below: it ends a little above, and weights are rounded."""
+        return None if self.limits is None else self.limits * (1 - SEARCH_ROOM)
 
     @cached_property
     def importance(self) -> Floats:
@@ -216,7 +224,7 @@ def _weighed_products(asked: Asked) -> Iterator[Candidate]:
             chosen, weights = weighed(
                 weighable,
                 asked.workloads,
-                asked.limits,
+                asked.aims,
                 importance=asked.importance,
                 start=start,
             )
@@ -263,7 +271,7 @@ def _moved(candidate: Candidate, asked: Asked) -> Iterator[Candidate]:
 def _least(search: Search, asked: Asked, weights: Floats | None = None) -> Candidate:
     try:
         flat = search.least(
-            importance=asked.importance, caps=asked.limits, start=search.start(weights)
+            importance=asked.importance, caps=asked.aims, start=search.start(weights)
         )
     except UnmeasuredError:
         flat = search.start()
@@ -271,13 +279,16 @@ def _least(search: Search, asked: Asked, weights: Floats | None = None) -> Candi
 
 
 def _one_by_one(asked: Asked) -> Iterator[Candidate]:
-    """Yield every part measured by its own rows, evenly split, and then with better weights."""
+    """Yield every part measured by its own rows, as heavy as its cap needs, and then better."""
     blocks, weights = [], []
-    for part in asked.parts:
+    for part, cap in zip(asked.parts, asked.caps, strict=True):
         for rows in part:
             small = rows.size <= MEASURED_VERTICES
             blocks.append(as_measured(rows) if small else Rows(rows.scope, rows.parts, 1.0))
-            weights.append(1 / (len(asked.parts) * len(part)))
+            # Noise of a row is its largest column sum over the weight.
+            effect = float(abs(rows.matrix).sum(axis=0).max(initial=0.0))
+            lengths = np.diff(rows.matrix.indptr)
+            weights.append(effect * math.sqrt(np.count_nonzero(lengths) / cap))
     own: list[Top] = list(blocks)
     yield Candidate(blocks, np.array(weights), own)
     search = Search(blocks, own, asked.workloads, move=False)

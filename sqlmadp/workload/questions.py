@@ -9,7 +9,8 @@ statements and a statement's part over its m linear pieces:
 
 in units of 2 / epsilon^2 for the epsilon of the analyst's share.  An analyst's error is the mean
 over statements of the mean over a statement's rows of ``variance / naive variance``: 1 means no
-better than asking one by one.  Multiplying a statement by a constant changes nothing, and equal
+better than asking one by one, and the mean over the rows of any single piece is capped at 1.
+Multiplying a statement by a constant changes nothing, and equal
 statements count once, so repeating one gains nothing; a statement's weight multiplies it in the
 mean.
 
@@ -27,6 +28,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from scipy import sparse
 
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
@@ -63,9 +65,9 @@ class Workload:
     """One analyst's questions, each scaled to its part of the analyst's error."""
 
     parts: tuple[tuple[Rows, ...], ...]
-    """By question: rows whose variances add up to the question's part of the error."""
+    """By linear piece of a question: rows whose variances add up to its part of the error."""
     caps: Floats | None = None
-    """By question: the part that the naive answer would have; None where nothing is capped."""
+    """By piece: the part that the naive answer would have; None where nothing is capped."""
 
     @classmethod
     def of(cls, questions: Iterable[Question], measure: Measure = "relative") -> Workload:
@@ -79,12 +81,13 @@ class Workload:
         asked = _distinct(questions)
         whole = sum((each.weight for each in asked), Fraction(0))
         parts, caps = [], []
-        for each, naive in zip(asked, naive_deviations(asked), strict=True):
+        for each in asked:
             share = float(each.weight / whole)
-            root = math.sqrt(share / each.rows)
-            pairs = zip(each.pieces, naive, strict=True)
-            parts.append(tuple(rows.times(root / float(n)) for rows, n in pairs if n))
-            caps.append(share)
+            root = math.sqrt(share / each.rows) / (len(asked) * np.count_nonzero(each.effects))
+            for rows, effect in zip(each.pieces, each.effects, strict=True):
+                if effect:
+                    parts.append((_scaled(rows, float(effect), root),))
+                    caps.append(share * _counted(rows) / each.rows)
         return cls(tuple(parts), np.array(caps))
 
     @classmethod
@@ -124,6 +127,19 @@ def _distinct(questions: Iterable[Question]) -> list[Question]:
         if each.rows and (known is None or known.weight < each.weight):
             found[each.key] = each
     return [found[key] for key in sorted(found)]
+
+
+def _scaled(rows: Rows, effect: float, root: float) -> Rows:
+    """Return ``rows / effect * root``.
+
+    A quotient is rounded once, so a statement that is multiplied by a whole number has the same
+    rows, bit for bit.
+    """
+    if rows.given is None:
+        return Rows(rows.scope, rows.parts, float(rows.weight) / effect * root)
+    matrix = rows.given
+    parts = (matrix.data / effect * root, matrix.indices, matrix.indptr)
+    return Rows(rows.scope, rows.parts, 0, sparse.csr_array(parts, shape=matrix.shape))
 
 
 def record_effect(rows: Rows) -> float:

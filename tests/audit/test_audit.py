@@ -228,6 +228,7 @@ def test_a_report_says_what_is_wrong(made, problem):
     assert report_of(0.9).problems == []
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_the_command_fails_when_it_is_too_weak_to_see_anything(monkeypatch):
     monkeypatch.setattr(report, "cases", lambda: [plain_count(), lattice()])

@@ -95,6 +95,7 @@ def test_an_income_adds_as_much_as_any_other_record():
             assert (with_it - without).sum() == block.units
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_a_forgotten_second_ramp_is_caught(monkeypatch):
     right = data_vector._bernstein

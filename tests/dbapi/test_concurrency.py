@@ -42,6 +42,7 @@ def names(path, analyst):
     return [statement.name for statement in split(file.read_text(), file="staged")]
 
 
+@pytest.mark.slow
 def test_eight_threads_in_four_processes_lose_no_staging(pending):
     workers = [
         subprocess.Popen(

@@ -236,6 +236,18 @@ def test_a_statement_built_in_python_is_handed_in_by_an_option(before, option, n
     assert f"-- name: {name}" in staged.read_text()
 
 
+def test_an_address_may_name_the_dialect_of_its_statements(folder):
+    address = f"sqlmadp:///{folder.path}?analyst=alice"
+    halves = []
+    for own in (address, f"{address}&dialect=postgres"):
+        engine = sqlalchemy.create_engine(own)
+        with engine.connect() as connection:
+            statement = sqlalchemy.text("SELECT COUNT(*) / 2 AS n FROM visits")
+            halves.append(connection.execute(statement).scalar())
+        engine.dispose()
+    assert [type(half) for half in halves] == [float, int]
+
+
 @pytest.mark.parametrize(
     "address",
     [

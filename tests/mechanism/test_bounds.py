@@ -9,8 +9,8 @@ import pytest
 from scipy import sparse
 
 from sqlmadp.mechanism import MECHANISMS, mechanism
-from sqlmadp.mechanism.bounds import bounds
 from sqlmadp.mechanism.collective import Collective
+from sqlmadp.mechanism.fairness import bounds
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 

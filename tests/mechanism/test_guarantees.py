@@ -6,12 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from quick import quick_first
 from scipy import sparse
 from small_collectives import random_collective
 
 from sqlmadp.mechanism import MECHANISMS, mechanism
-from sqlmadp.mechanism.collective import Capped, Collective, Joint
+from sqlmadp.mechanism.collective import Collective, Joint
 from sqlmadp.mechanism.complement import Complement
 from sqlmadp.solve.products import solution_of
 from sqlmadp.strategy.select import CAP_ROOM
@@ -44,14 +47,7 @@ def question(random: np.random.Generator) -> Question:
 
 def collective_of(asked: list[list[Question]], shares: list[Fraction]) -> Collective:
     """Return analysts whose errors are in units of their questions."""
-    workloads = [Workload.of(own) for own in asked]
-    return Collective(
-        [each.rows for each in workloads],
-        shares,
-        columns=SIZES,
-        importance=[float(share) ** 3 for share in shares],
-        capped=[Capped(each.parts, tuple(each.caps.tolist())) for each in workloads],
-    )
+    return Collective.asking([Workload.of(own) for own in asked], shares, columns=SIZES)
 
 
 def random_analysts(seed: int) -> tuple[list[list[Question]], list[Fraction]]:
@@ -112,6 +108,31 @@ def test_repeating_questions_gains_nothing(name: str, seed: int) -> None:
     repeated = [asked[0] * 4, *asked[1:]]
     again = mechanism(name).select(collective_of(repeated, shares))
     assert again.errors.tolist() == once.errors.tolist()
+
+
+@given(
+    arrays(np.float64, st.tuples(st.integers(1, 4), st.just(5)), elements=st.floats(-2, 2)),
+    st.integers(2, 5),
+)
+@settings(max_examples=25, deadline=None)
+def test_repeating_a_matrix_changes_no_bit_of_the_own_selection(
+    wanted: np.ndarray, times: int
+) -> None:
+    wanted[0, 0] += not wanted.any()
+    other, shares = np.tril(np.ones((5, 5))), [Fraction(1, 3), Fraction(2, 3)]
+    once, again = (
+        Collective([over_one_column(matrix), over_one_column(other)], shares)
+        for matrix in (wanted, np.vstack([wanted] * times))
+    )
+    for one, two in zip(once.strategies, again.strategies, strict=True):
+        assert [b.fingerprint for b in one.blocks] == [b.fingerprint for b in two.blocks]
+    one, two = (mechanism("waterfilling").select(each).errors for each in (once, again))
+    np.testing.assert_allclose(two, [times * one[0], one[1]], rtol=1e-12)
+
+
+def over_one_column(matrix: np.ndarray) -> list[Rows]:
+    finest = [Partition.finest(matrix.shape[1])]
+    return [Rows.reduced(("cell",), finest, sparse.csr_array(matrix))]
 
 
 @pytest.mark.parametrize("seed", quick_first(3, range(10)))

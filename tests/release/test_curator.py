@@ -6,7 +6,7 @@ import pytest
 
 import sqlmadp
 from sqlmadp.errors import NotReleasedError
-from sqlmadp.mechanism.independent import Independent
+from sqlmadp.mechanism.baselines import Independent
 from sqlmadp.mechanism.waterfilling import Waterfilling
 
 BY_SEX = "-- name: by_sex\nSELECT sex, COUNT(*) AS n FROM visits GROUP BY sex;"

@@ -139,7 +139,10 @@ def test_known_silent_differences_are_refused(readings, case):
     ("case", "written"),
     [
         ("n / 2", "n // 2"),
+        ("n / 2 / 3", "(n // 2) // 3"),
+        ("n / (m / 2)", "n // (m // 2)"),
         ("n / 2.0", "n / 2.0"),
+        ("n / 1e3", "n / 1e3"),
         ("DATE_TRUNC('month', d)", "TIMESTAMP"),
         ("SELECT COUNT(n) * 100 / COUNT(*) FROM p", "//"),
     ],

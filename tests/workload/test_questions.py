@@ -39,6 +39,15 @@ def test_multiplying_a_statement_by_a_constant_changes_nothing():
     assert error(plain, blocks) == pytest.approx(error(times, blocks))
 
 
+@pytest.mark.parametrize("times", [3, 7, 1_000_003, 0.125])
+def test_multiplying_a_statement_by_a_whole_number_gives_the_same_rows_bit_for_bit(times):
+    plain = Workload.of([Question((BY_WARD, AGE_SUM)), Question((TOTAL,))])
+    scaled = Workload.of(
+        [Question((BY_WARD.times(times), AGE_SUM.times(times))), Question((TOTAL,))]
+    )
+    assert scaled.fingerprint == plain.fingerprint
+
+
 def test_repeating_a_statement_changes_nothing():
     once = Workload.of([Question((BY_WARD,)), Question((TOTAL,))])
     often = Workload.of([Question((BY_WARD,)), Question((TOTAL,)), Question((BY_WARD,))])

@@ -1,4 +1,4 @@
-"""Identity: every cell of the declared domain, whatever was asked."""
+"""The mechanisms that pool nothing: Independent and Identity."""
 
 from __future__ import annotations
 
@@ -9,13 +9,40 @@ import numpy as np
 
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.mechanism.base import BOTH, Mechanism, registered
-from sqlmadp.mechanism.collective import Collective, Joint, Workload
+from sqlmadp.mechanism.collective import Collective, Joint, lowest_terms
 from sqlmadp.table.joint import is_joint
 from sqlmadp.table.partition import Floats, Partition
 from sqlmadp.table.rows import Rows
 
 MOST_CELLS = 1 << 20
 """Measure all cells one by one up to this many."""
+
+
+@registered
+@dataclass(frozen=True, kw_only=True)
+class Independent(Mechanism):
+    """Split the budget; nothing is merged, and everyone reads only what is theirs [PWFM21].
+
+    Sharing incentive and non-interference hold with equality: nobody's error depends on anybody
+    else.
+    """
+
+    name = "independent"
+    rule = "each analyst's share is spent for that analyst alone, and nothing is pooled"
+    promise = BOTH
+    separate = True
+
+    def _choose(self, collective: Collective) -> Joint:
+        blocks: list[Rows] = []
+        reads = []
+        for own, factor in zip(collective.strategies, collective.factors, strict=True):
+            reads.append(tuple(range(len(blocks), len(blocks) + len(own.blocks))))
+            blocks += [block.times(factor) for block in own.blocks]
+        return lowest_terms(blocks, collective.poured_total, reads, collective.alone)
+
+    def interference(self, collective: Collective) -> Floats:
+        """Return ones: everyone's blocks and noise stay, whoever joins."""
+        return np.ones((len(collective), len(collective)))
 
 
 @registered
@@ -30,10 +57,7 @@ class Identity(Mechanism):
     name = "identity"
     rule = "every combination of declared values is counted, whatever was asked"
     promise = BOTH
-
-    def searches(self, collective: Collective) -> list[Workload]:
-        """Return nothing: what is measured does not depend on what was asked."""
-        return []
+    adaptive = False
 
     def _choose(self, collective: Collective) -> Joint:
         columns = {c: n for c, n in sorted(collective.columns.items()) if not is_joint(c)}
