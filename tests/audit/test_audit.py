@@ -34,6 +34,8 @@ from sqlmadp.table.rows import Rows
 SURE = 1 - 1e-9
 """So sure that no run of these tests will ever see a bound fail by chance."""
 
+pytestmark = pytest.mark.slow
+
 CASES = {case.name: case for case in cases()}
 boundary = sys.modules[measure.__module__]
 

@@ -14,6 +14,8 @@ from sqlmadp.table.domain import Domain
 
 SURE = 1 - 1e-9
 boundary = sys.modules[measure.__module__]
+pytestmark = pytest.mark.slow
+
 CASES = {case.name: case for case in counted.counted_cases()}
 
 

@@ -42,6 +42,7 @@ def names(path, analyst):
     return [statement.name for statement in split(file.read_text(), file="staged")]
 
 
+@pytest.mark.slow
 def test_eight_threads_in_four_processes_lose_no_staging(pending):
     workers = [
         subprocess.Popen(
@@ -65,6 +66,7 @@ def test_eight_threads_in_four_processes_lose_no_staging(pending):
         assert set(found) == wanted
 
 
+@pytest.mark.slow
 def test_threads_may_share_a_connection(released_folder, connection):
     expected = {
         age: released_folder.table()
@@ -93,6 +95,7 @@ def test_threads_that_share_a_connection_lose_no_staging(staging):
     assert {str(number) for number in range(20)} <= asked
 
 
+@pytest.mark.slow
 def test_readers_notice_a_release_made_meanwhile(pending):
     def read(_):
         connection = sqlmadp.connect(pending, analyst="alice")

@@ -7,7 +7,6 @@ import pytest
 from sqlmadp.errors import SqlError
 from sqlmadp.files.plan import Plan
 from sqlmadp.release import bound_plan as asking
-from sqlmadp.release import size_limits as oversized
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.release import release
 
@@ -96,19 +95,18 @@ def test_a_scope_that_is_too_large_for_everyone_together_is_refused_by_statement
     assert "5,000" in problem.message
 
 
-def test_tangled_scopes_are_refused_by_their_finest_statement(plan, monkeypatch):
-    monkeypatch.setattr(oversized, "MAX_SPACE", 100)
-    ranges = "SELECT COUNT(*) FROM people WHERE age < {0} AND height < {0};\n"
-    wide = "".join(ranges.format(10 * k) for k in range(1, 10))
-    # Cut elsewhere than the ranges, so that both share residual spaces.
-    other = "SELECT age % 37 AS a, weight % 41 AS w, COUNT(*) FROM people GROUP BY ALL;"
+def test_tangled_scopes_are_refused_by_their_finest_statement(plan):
+    pairs = "SELECT {} AS a, {} AS b, COUNT(*) FROM people GROUP BY ALL;\n"
+    # Each column is cut in two ways, so that functions of all pairs share one residual space.
+    first = pairs.format("age // 2", "weight % 61") + pairs.format("height % 61", "weight // 2")
+    finest = pairs.format("age % 61", "height % 53")
     with pytest.raises(SqlError) as caught:
-        BoundPlan.bind(plan(ann=wide + other, bob="SELECT COUNT(*) FROM people;"))
+        BoundPlan.bind(plan(ann=first + finest, bob="SELECT COUNT(*) FROM people;"))
     [problem] = caught.value.problems
     assert problem.code == "scopes-too-large"
-    assert (problem.file[-7:], problem.line) == ("ann.sql", 10)
-    assert "this one of 'ann', over age, weight, is the finest" in problem.message
-    BoundPlan.bind(plan(ann=wide, bob="SELECT COUNT(*) FROM people;"))
+    assert (problem.file[-7:], problem.line) == ("ann.sql", 3)
+    assert "this one of 'ann', over age, height, is the finest" in problem.message
+    BoundPlan.bind(plan(ann=first, bob="SELECT COUNT(*) FROM people;"))
 
 
 def test_a_scope_that_memory_is_too_small_for_is_refused_by_statement(plan):
