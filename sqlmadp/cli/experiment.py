@@ -75,8 +75,8 @@ def _options(command: Command) -> Command:
                 show_default="experiment-NAME",
                 help="Folder of results, table and plots.",
             ),
-            click.option("--json", "as_json", is_flag=True, help="Print figures as JSON."),
-            click.option("--quiet", "-q", is_flag=True, help="Say nothing but results."),
+            click.option("--json", "as_json", is_flag=True, help="Output JSON."),
+            click.option("--quiet", "-q", is_flag=True, help="Hide progress and notes."),
         )
     ):
         command = option(command)

@@ -31,18 +31,18 @@ ERROR = click.option(
     "--error", is_flag=True, help="Add columns: standard error and 95% interval of every answer."
 )
 PLAN = click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
-JSON = click.option("--json", "as_json", is_flag=True, help="Print figures as JSON for machines.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 QUIET = click.option(
     "--quiet",
     "-q",
     is_flag=True,
-    help="Say nothing but results and refusals: no progress, no notes.",
+    help="Hide progress and notes.",
 )
 
 SKIP_REFUSED = click.option(
     "--skip-refused",
     is_flag=True,
-    help="Go on without statements that are refused; whoever is left with none is not charged.",
+    help="Go on without statements that are refused; analysts left with none are not charged.",
 )
 
 
@@ -69,7 +69,7 @@ class MechanismName(click.ParamType[str]):
 
 
 def analysts_of_the_plan(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
-    """Return what a shell offers for an analyst: those of the plan that was named before."""
+    """Return the analysts of the plan that was named before, for a shell to offer."""
     # An option whose value is not there yet ends click's reading before it comes to arguments.
     path = ctx.params.get("path") or next(iter(ctx.args), None)
     try:

@@ -141,7 +141,7 @@ def plan(
 
 
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
-    """Return what ``NAME=VALUE`` options say, by name."""
+    """Return the values of ``NAME=VALUE`` options by name."""
     pairs = [text.partition("=") for text in given]
     for name, equals, value in pairs:
         if not (name and equals and value):

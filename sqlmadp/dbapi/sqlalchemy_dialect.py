@@ -40,7 +40,7 @@ from sqlalchemy.sql import compiler
 from sqlalchemy.types import TypeEngine
 
 SCHEMA = "main"
-"""The schema, in SQL's sense of the word, that holds the tables."""
+"""The schema, in SQL's sense of the word, that the tables are in."""
 
 _TYPES: dict[str, Callable[[], TypeEngine[Any]]] = {
     "VARCHAR": types.VARCHAR,
@@ -88,7 +88,7 @@ class SqlmadpDialect(default.DefaultDialect):
         return sqlmadp
 
     def create_connect_args(self, url: URL) -> ConnectArgsType:
-        """Return what ``sqlmadp.connect`` is called with."""
+        """Return the arguments of ``sqlmadp.connect``."""
         named: dict[str, Any] = dict(url.query)
         known = {"analyst"} <= named.keys() <= {"analyst", "dialect", "errors"}
         single = all(isinstance(value, str) for value in named.values())
@@ -150,7 +150,7 @@ class SqlmadpDialect(default.DefaultDialect):
     def has_table(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> bool:
-        """Tell whether statements may name a table."""
+        """Return whether statements may name a table."""
         try:
             self._table(connection, table_name, schema)
         except NoSuchTableError:

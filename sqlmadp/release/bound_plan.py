@@ -257,6 +257,8 @@ def _identity(column: Column) -> tuple[object, ...]:
     ends: tuple[object, ...] = (column.minimum, column.maximum, column.cuts)
     if column.type == "decimal":
         ends = (*ends, column.decimals)
+    if column.type == "timestamp":
+        ends = (*ends, column.every)
     return (*told, *ends) if column.complete else (*told, *ends, "undeclared values are NULL")
 
 

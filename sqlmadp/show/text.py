@@ -338,7 +338,7 @@ class Header:
 
     title: str
     right: bool = False
-    """Whether the column holds numbers: aligned to the right, and never folded."""
+    """Whether the column has numbers: aligned to the right, and never folded."""
     joined: bool = False
     """Whether the column belongs to the one before it and stays beside it."""
 
@@ -361,7 +361,7 @@ class Grid:
         return grid
 
     def add(self, *cells: str | Text) -> None:
-        """Add a row; text of any kind is shown on one line, whatever characters it holds."""
+        """Add a row; text is shown on one line, whatever its characters."""
         self.rows.append([c if isinstance(c, Text) else Text(visible(c)) for c in cells])
 
     def show(self, screen: Console) -> None:

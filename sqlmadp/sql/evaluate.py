@@ -505,6 +505,9 @@ def _value_sql(column: Column) -> tuple[str, list[object]]:
         case "decimal":
             step = f"CAST(range + ({column.ordinal_bounds[0]}) AS DOUBLE)"
             return f"{step} / {10**column.decimals}", []
+        case "timestamp":
+            seconds = f"(range + ({column.ordinal_bounds[0]})) * {column.every}"
+            return f"make_timestamp({seconds} * 1000000)", []
         case "date":
             return f"DATE '{column.minimum}' + CAST(range AS INTEGER)", []
         case _:

@@ -10,6 +10,7 @@ queries compare the column with:
     date       one cell a day, from ``minimum`` to ``maximum``
     real       e0, (e0, e1), e1, (e1, e2), e2, ...   for the edges e0 < e1 < ...
                that are ``minimum``, the cuts between, and ``maximum``
+    timestamp  one cell per step of time (``every``), from ``minimum`` to ``maximum``
     decimal    one cell per number of so many decimals, from ``minimum`` to ``maximum``: a
                ``real`` column of a schema that declares its ``decimals``
 
@@ -26,16 +27,18 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
-ColumnType = Literal["category", "boolean", "integer", "date", "real", "decimal"]
+ColumnType = Literal["category", "boolean", "integer", "date", "timestamp", "real", "decimal"]
 Outside = Literal["null", "clamp"]
 Neighbours = Literal["add_remove", "replace"]
 Value = str | int | bool | date | float | None
 
-ORDERED: frozenset[ColumnType] = frozenset({"integer", "date", "real", "decimal"})
+ORDERED: frozenset[ColumnType] = frozenset({"integer", "date", "timestamp", "real", "decimal"})
+
+_EPOCH = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,8 @@ class Column:
     maximum: int | date | float | None = None
     decimals: int = 0
     """Digits after the point of a decimal column; a value is read as the nearest such number."""
+    every: int = 0
+    """Seconds of one step of a timestamp column; a value is read as the start of its step."""
     cuts: tuple[float, ...] = ()
     """Constants that queries compare a real column with; always sorted, inside the bounds."""
 
@@ -72,6 +77,8 @@ class Column:
                 return "BIGINT"
             case "date":
                 return "DATE"
+            case "timestamp":
+                return "TIMESTAMP"
             case "real" | "decimal":
                 return "DOUBLE"
 
@@ -93,7 +100,7 @@ class Column:
                 return len(self.values)
             case "boolean":
                 return 2
-            case "integer" | "date" | "decimal":
+            case "integer" | "date" | "timestamp" | "decimal":
                 low, high = self.ordinal_bounds
                 return high - low + 1
             case "real":
@@ -106,11 +113,22 @@ class Column:
 
     @property
     def ordinal_bounds(self) -> tuple[int, int]:
-        """The bounds as integers: a date's ordinal, a decimal's number of smallest steps."""
+        """The bounds as integers: a date's ordinal, a number of steps of time or of decimals."""
         if self.type == "decimal":
             low, high = (round(end * 10**self.decimals) for end in self._real_bounds)
             return low, high
+        if self.type == "timestamp":
+            first, last = self.time_bounds
+            step = timedelta(seconds=self.every)
+            return (first - _EPOCH) // step, (last - _EPOCH) // step
         return _ordinal(self.minimum), _ordinal(self.maximum)
+
+    @property
+    def time_bounds(self) -> tuple[datetime, datetime]:
+        """The first and the last moment that a timestamp column declares."""
+        if not isinstance(self.minimum, datetime) or not isinstance(self.maximum, datetime):
+            raise TypeError(f"column {self.name!r} has no bounds of time")
+        return self.minimum, self.maximum
 
     @property
     def _real_bounds(self) -> tuple[float, float]:
@@ -135,6 +153,8 @@ class Column:
                 return self.ordinal_bounds[0] + cell
             case "date":
                 return date.fromordinal(self.ordinal_bounds[0] + cell)
+            case "timestamp":
+                return _EPOCH + (self.ordinal_bounds[0] + cell) * timedelta(seconds=self.every)
             case "decimal":
                 return float((self.ordinal_bounds[0] + cell) / 10**self.decimals)
             case "real":

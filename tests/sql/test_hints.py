@@ -170,6 +170,17 @@ def test_a_table_that_is_meant_is_shown_as_sql_needs_it(connection):
     assert f'The declared table is {T}. Public tables: "All Districts".' in problem.hint
 
 
+def test_names_that_lack_quotes_are_shown_with_them(connection):
+    (problem,) = problems(
+        connection, "SELECT Home District, COUNT(*) FROM Loans 2025 GROUP BY Home District"
+    )
+    assert problem.hint == (
+        'Such names are written in double quotes: "Loans 2025", "Home District".'
+    )
+    (problem,) = problems(connection, f'SELECT "Home District" COUNT(*) FROM {T}')
+    assert problem.hint == ""
+
+
 def test_the_column_of_the_unit_is_not_taken_for_text(connection):
     (problem,) = problems(connection, f"SELECT COUNT(*) FROM {T} WHERE \"Person ID\" = 'P00001'")
     assert "column 'Person ID' cannot be queried" in problem.message

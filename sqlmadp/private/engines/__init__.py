@@ -170,6 +170,10 @@ class Engine(ABC):
         """Return how many days after ``since`` a date is."""
         return exp.Sub(this=day, expression=since)
 
+    def microseconds(self, moment: exp.Expression) -> exp.Expression:
+        """Return how many microseconds after 1970 a timestamp is."""
+        return exp.Anonymous(this="EPOCH_US", expressions=[moment])
+
     def wide(self, whole: exp.Expression) -> exp.Expression:
         """Return a 64-bit integer as one of at least 126 bits."""
         return exp.cast(whole, "INT128")

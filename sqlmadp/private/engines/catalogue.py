@@ -22,6 +22,7 @@ _ACCEPTED: dict[str, frozenset[Kind]] = {
     "BOOLEAN": frozenset({"boolean", "untyped text"}),
     "BIGINT": _INTEGERS,
     "DATE": frozenset({"date", "timestamp", "untyped text"}),
+    "TIMESTAMP": frozenset({"timestamp", "untyped text"}),
     "DOUBLE": _INTEGERS | {"real"},
     "VARCHAR": frozenset({"text", "untyped text"}),
 }
@@ -29,6 +30,7 @@ _STORED_AS = {
     "BOOLEAN": "a BOOLEAN column",
     "BIGINT": "a column of an integer type",
     "DATE": "a DATE or TIMESTAMP column",
+    "TIMESTAMP": "a TIMESTAMP column",
     "DOUBLE": "a column of a numeric type",
     "VARCHAR": "a VARCHAR or ENUM column",
 }

@@ -40,7 +40,7 @@ import math
 import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timedelta
 from functools import reduce
 from typing import Any
 
@@ -252,7 +252,7 @@ def _kept(
     for number, column in enumerate(domain.columns):
         value = exp.column(f"v{number}")
         typed.append(engine.typed(stored[column.name], column.sql_type).as_(f"v{number}"))
-        declared, condition = _declared_value(value, column), _inside(value, column)
+        declared, condition = _declared_value(engine, value, column), _inside(value, column)
         numbers = engine.numbers_values or column.name in by_number
         if numbers and column.type == "category" and column.name in used:
             declared = exp.column(f"cell{number}")  # NULL where the join finds no declared value.
@@ -326,9 +326,9 @@ def _place(columns: int) -> exp.Expression:
     )
 
 
-def _declared_value(value: exp.Column, column: Column) -> exp.Expression:
-    """Return the declared value that a value is read as, NULL if none; of numbers, its cell."""
-    return exp.Case(ifs=[exp.If(this=_inside(value, column), true=_cleaned(value, column))])
+def _declared_value(engine: Engine, value: exp.Column, column: Column) -> exp.Expression:
+    """Return the declared value that a value is read as, NULL if none (see `_cleaned`)."""
+    return exp.Case(ifs=[exp.If(this=_inside(value, column), true=_cleaned(engine, value, column))])
 
 
 def _inside(value: exp.Column, column: Column) -> exp.Condition:
@@ -348,8 +348,8 @@ def _inside(value: exp.Column, column: Column) -> exp.Condition:
             return value.copy().is_(exp.null()).not_()
 
 
-def _cleaned(value: exp.Expression, column: Column) -> exp.Expression:
-    """Return the declared value of a value that is declared; of a real or decimal, its cell."""
+def _cleaned(engine: Engine, value: exp.Expression, column: Column) -> exp.Expression:
+    """Return the declared value of a value that is declared; of numbers and times, its cell."""
     if column.type == "real":
         return _real_cell(value, column, 0, len(column.edges))
     cleaned = value.copy()
@@ -362,6 +362,8 @@ def _cleaned(value: exp.Expression, column: Column) -> exp.Expression:
         )
     if column.type == "decimal":
         return _decimal_cell(cleaned, column)
+    if column.type == "timestamp":
+        return _timestamp_cell(engine, cleaned, column)
     if column.sql_type == "BIGINT":
         # In the domain, or at its end, so that it fits, in engines without TRY_CAST too.
         return exp.TryCast(this=cleaned, to=exp.DataType.build("BIGINT"))
@@ -382,6 +384,14 @@ def _decimal_cell(value: exp.Expression, column: Column) -> exp.Expression:
     cell = exp.Sub(this=exp.cast(nearest, "BIGINT"), expression=low)
     held = exp.Least(this=cell, expressions=[exp.Literal.number(highest - lowest)])
     return exp.Greatest(this=held, expressions=[exp.Literal.number(0)])
+
+
+def _timestamp_cell(engine: Engine, value: exp.Expression, column: Column) -> exp.Expression:
+    """Return the cell of a timestamp that is not before the first; so no division rounds up."""
+    first = column.ordinal_bounds[0] * column.every * 10**6
+    since = exp.Sub(this=engine.microseconds(value), expression=exp.paren(_literal(first)))
+    step = exp.Literal.number(column.every * 10**6)
+    return exp.cast(exp.IntDiv(this=exp.paren(since), expression=step), "BIGINT")
 
 
 def _real_cell(value: exp.Expression, column: Column, first: int, last: int) -> exp.Expression:
@@ -407,6 +417,9 @@ def _low(column: Column) -> exp.Expression:
 
 
 def _high(column: Column) -> exp.Expression:
+    if column.type == "timestamp":  # The last moment of the last step.
+        step = timedelta(seconds=column.every)
+        return _literal(column.time_bounds[1] + step - timedelta(microseconds=1))
     return _literal(column.edges[-1] if column.type == "real" else column.maximum)
 
 
@@ -419,6 +432,8 @@ def _literal(value: object) -> exp.Expression:
         case float():
             # As text, since a numeric literal may be read as a decimal and then rounded.
             return exp.cast(exp.Literal.string(repr(value)), "DOUBLE")
+        case datetime():
+            return exp.cast(exp.Literal.string(value.isoformat(sep=" ")), "TIMESTAMP")
         case date():
             return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
         case _:

@@ -70,7 +70,7 @@ class DuckDbTable(Engine):
             sql_type = "INT128"  # So that a huge integer is out of domain, or clamped, as itself.
         if sql_type == "DOUBLE" and column.kind == "wide integer":
             raw = exp.cast(raw, "VARCHAR")  # Directly, such an integer is rounded twice.
-        if sql_type == "DATE" and self.csv.date_format is not None:
+        if sql_type in ("DATE", "TIMESTAMP") and self.csv.date_format is not None:
             raw = _function("try_strptime", raw, self.csv.date_format)
         if sql_type in ("DOUBLE", "INT128") and self.csv.decimal != ".":
             # A point would be read as one too, so that 1.500 is no number.

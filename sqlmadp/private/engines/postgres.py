@@ -136,12 +136,17 @@ class PostgresTable(Engine):
                 return exp.Nullif(this=raw, expression=_numeric("NaN"))
             case "DOUBLE" if column.native.startswith("numeric"):
                 return _nearest(raw)
-            case "DATE" if column.kind == "timestamp":
-                return exp.cast(raw, "DATE")
+            case "DATE" | "TIMESTAMP" if column.kind == "timestamp":
+                return exp.cast(raw, sql_type)
             case "DOUBLE":
                 return exp.cast(raw, "DOUBLE")
             case _:
                 return raw
+
+    def microseconds(self, moment: exp.Expression) -> exp.Expression:
+        """Return how many microseconds after 1970 a timestamp is; EXTRACT gives a numeric."""
+        seconds = exp.Extract(this=exp.var("EPOCH"), expression=moment)
+        return exp.cast(exp.Mul(this=seconds, expression=exp.Literal.number(10**6)), "BIGINT")
 
     def wide(self, whole: exp.Expression) -> exp.Expression:
         """Return a 64-bit integer as a number of any size."""
