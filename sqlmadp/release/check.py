@@ -87,7 +87,7 @@ def most_seconds(asked: BoundPlan) -> int:
     seconds += sum((min(size, 6000) / 1000) ** 2 + max(0, size - 6000) / 100 for size in dependent)
     seconds += 4 * max((column.size for column in asked.domain.columns), default=0) / 1e6
     seconds *= MECHANISMS[asked.plan.mechanism].effort
-    power = 10 ** math.floor(math.log10(seconds))
+    power = int(10 ** math.floor(math.log10(seconds)))
     return next(step * power for step in (1, 2, 5, 10) if seconds <= step * power)
 
 
