@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from sqlmadp import compare
-from sqlmadp.experiment.instances import instance
-from sqlmadp.experiment.settings import Settings
+from sqlmadp.experiment.instances import Settings, instance
 from sqlmadp.mechanism import MECHANISMS, mechanism
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"

@@ -140,7 +140,7 @@ def marginals(**given: Any) -> None:
 @_options
 def nonlinear(data: Path | None, **given: Any) -> None:
     """Mean, median and percentiles of a column; errors are simulated from data."""
-    from sqlmadp.experiment.settings import invented_counts, read_counts  # noqa: PLC0415
+    from sqlmadp.experiment.instances import invented_counts, read_counts  # noqa: PLC0415
 
     counts = invented_counts() if data is None else read_counts(data)
     _run("nonlinear", given | {"counts": counts})
@@ -188,8 +188,8 @@ def misreport(on: str, plan: Path | None, **given: Any) -> None:
 
 def _run(name: str, given: dict[str, Any]) -> None:
     from sqlmadp.experiment import show  # noqa: PLC0415
+    from sqlmadp.experiment.instances import Settings  # noqa: PLC0415
     from sqlmadp.experiment.run import run  # noqa: PLC0415
-    from sqlmadp.experiment.settings import Settings  # noqa: PLC0415
     from sqlmadp.mechanism import MECHANISMS  # noqa: PLC0415
     from sqlmadp.show.progress import counted  # noqa: PLC0415
 

@@ -22,8 +22,7 @@ from interrupts import started
 from sqlmadp.cli import main
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.experiment import run as running
-from sqlmadp.experiment.boxplot import Panel, box_plots
-from sqlmadp.experiment.instances import NONLINEAR, instance
+from sqlmadp.experiment.instances import NONLINEAR, Settings, instance, invented_counts, read_counts
 from sqlmadp.experiment.misreport import (
     LIARS,
     TRICKS,
@@ -35,7 +34,7 @@ from sqlmadp.experiment.misreport import (
 )
 from sqlmadp.experiment.nonlinear import statistic
 from sqlmadp.experiment.run import run
-from sqlmadp.experiment.settings import Settings, invented_counts, read_counts
+from sqlmadp.experiment.show import Panel, box_plots
 
 FEW = ("independent", "identity", "utilitarian", "waterfilling")
 SVG = "{http://www.w3.org/2000/svg}"
