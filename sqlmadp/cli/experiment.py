@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sqlmadp.cli.options import INTERRUPTED, MechanismName
-from sqlmadp.errors import ProgrammingError
-from sqlmadp.files.toml import exact
+from sqlmadp.cli.options import INTERRUPTED, MechanismName, positive_number
 
 Command = Callable[..., None]
 
@@ -198,7 +195,7 @@ def _run(name: str, given: dict[str, Any]) -> None:
     settings = Settings(
         experiment=name,
         most_analysts=given.pop("analysts"),
-        epsilon=str(_number(given.pop("epsilon"))),
+        epsilon=str(positive_number(given.pop("epsilon"))),
         mechanisms=given.pop("mechanisms") or tuple(MECHANISMS),
         **given,
     )
@@ -226,10 +223,3 @@ def _run(name: str, given: dict[str, Any]) -> None:
         click.echo(f"{title}\n{table}")
     if not quiet:
         click.echo(f"written: {folder / name}.jsonl, .txt and .svg", err=True)
-
-
-def _number(text: str) -> Fraction:
-    number = exact(text)
-    if number is None or number <= 0:
-        raise ProgrammingError(f"--epsilon must be a number above 0, not {text!r}")
-    return number

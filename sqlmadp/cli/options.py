@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,6 +21,7 @@ from click.shell_completion import CompletionItem
 
 from sqlmadp.errors import Error, Problem
 from sqlmadp.files.plan import Plan
+from sqlmadp.files.toml import exact
 
 if TYPE_CHECKING:
     from sqlmadp.release.bound_plan import Refused
@@ -78,6 +80,14 @@ def analysts_of_the_plan(ctx: click.Context, option: click.Parameter, incomplete
         plan = None
     names = [] if plan is None else [each.name for each in plan.analysts]
     return [name for name in names if name.startswith(incomplete)]
+
+
+def positive_number(text: str) -> Fraction:
+    """Return an exact number above 0."""
+    number = exact(text)
+    if number is None or number <= 0:
+        raise click.BadParameter(f"{text!r} is not a number above 0, such as 1, 0.5 or 1/3")
+    return number
 
 
 def skipping(plan: Plan, *, skip_refused: bool) -> Plan:

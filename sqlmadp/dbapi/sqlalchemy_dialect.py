@@ -30,10 +30,7 @@ from sqlalchemy.engine.interfaces import (
     DBAPICursor,
     ExecutionContext,
     ReflectedColumn,
-    ReflectedForeignKeyConstraint,
-    ReflectedIndex,
     ReflectedPrimaryKeyConstraint,
-    ReflectedUniqueConstraint,
 )
 from sqlalchemy.exc import ArgumentError, NoSuchTableError
 from sqlalchemy.sql import compiler
@@ -195,23 +192,11 @@ class SqlmadpDialect(default.DefaultDialect):
         self._table(connection, table_name, schema)
         return {"constrained_columns": [], "name": None}
 
-    def get_foreign_keys(
+    def _get_nothing(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
-    ) -> list[ReflectedForeignKeyConstraint]:
-        """Return nothing."""
+    ) -> list[Any]:
+        """Return nothing: no table has constraints or indexes."""
         self._table(connection, table_name, schema)
         return []
 
-    def get_indexes(
-        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
-    ) -> list[ReflectedIndex]:
-        """Return nothing."""
-        self._table(connection, table_name, schema)
-        return []
-
-    def get_unique_constraints(
-        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
-    ) -> list[ReflectedUniqueConstraint]:
-        """Return nothing."""
-        self._table(connection, table_name, schema)
-        return []
+    get_foreign_keys = get_indexes = get_unique_constraints = _get_nothing

@@ -229,7 +229,7 @@ def _too_many_groups(statement: Statement, groups: int, limit: int) -> SqlError:
 
 
 def _remedy(message: str) -> str:
-    """Return what to do about an expression that fails."""
+    """Return a remedy for an expression that fails."""
     if "date field" in message:
         return "Dates are written as '2024-01-31'."
     if "Could not convert string" in message:
@@ -284,7 +284,7 @@ def _cuts_of(
 def _cut_places(
     resolved: Resolved, statement: Statement, evaluator: Evaluator
 ) -> list[tuple[str, float]]:
-    """Return where real columns are told apart, or refuse what tells them apart everywhere."""
+    """Return where real columns are cut, or refuse an expression that differs everywhere."""
     if all(column.type != "real" for column in evaluator.domain.columns):
         return []
     found = [

@@ -51,7 +51,7 @@ COUNT = (Term(1.0, {}),)
 """What COUNT(*) adds up."""
 
 MERGED = 16
-"""Take columns to be a joint one if that leaves at most one vertex in so many.  Single columns are
+"""Join columns into one if that leaves at most one vertex in 16.  Single columns are
 shared with statements that ask about them alone; ``a < b`` is joint from six values each on."""
 
 JOINT_VALUES = 2**20

@@ -23,7 +23,7 @@ from sqlmadp.table.domain import Domain
 Made = TypeVar("Made", bound=exp.Expr)
 
 _REPLACED = 2
-"""How often a part counts that an alias stands for: it is looked at more often than others."""
+"""A part that replaces an alias counts twice: it is visited more often than others."""
 
 
 class SelectChecker(ExpressionChecker):
@@ -197,7 +197,7 @@ def expressions(select: exp.Select) -> list[Node]:
 
 
 def group_parts(select: exp.Select) -> list[Node]:
-    """Return what a SELECT groups by, whatever the grouping sets."""
+    """Return the keys of a SELECT, whatever the grouping sets."""
     group = select.args.get("group")
     found: list[Node] = []
     pending = list(reversed(group.expressions)) if group is not None else []

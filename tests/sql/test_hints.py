@@ -88,6 +88,7 @@ D = '"the ""best"" day"'
 MORE_REFUSED = [
     f"INSERT INTO {T} VALUES (1)",
     f'PIVOT {T} ON "Home District" USING COUNT(*)',
+    f"""SELECT * FROM {T} PIVOT (COUNT(*) FOR "Home District" IN ('Mitte'))""",
     "SHOW TABLES",
     "SELECT 1",
     'SELECT COUNT(*) FROM "All Districts"',
