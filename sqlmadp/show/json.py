@@ -16,6 +16,7 @@ from sqlmadp.mechanism.fairness import Bounds, Cap
 from sqlmadp.private import Ledger
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import Certificate, Join, Skipped
+from sqlmadp.release.check import most_seconds
 from sqlmadp.release.preview import DryRun, Previews
 from sqlmadp.release.release import Release, Results
 
@@ -37,6 +38,7 @@ def check_figures(
         "errors": [_problem(each) for each in problems],
         "notes": [_problem(each) for each in notes],
         **_left_out(asked),
+        **({} if asked is None else {"most_seconds": most_seconds(asked)}),
         "queries": _queries(asked),
     }
 

@@ -24,6 +24,7 @@ from sqlmadp.mechanism.fairness import AT_CAP, Cap
 from sqlmadp.private import Ledger
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import TINY, Accuracy, Certificate
+from sqlmadp.release.check import most_seconds
 from sqlmadp.release.preview import DryRun, Previews
 from sqlmadp.release.release import Release, Results
 
@@ -43,7 +44,8 @@ def show_checked(asked: BoundPlan) -> None:
     console().print(
         f"{asked.plan.path}: {'1 query' if count == 1 else f'{count:,} queries'} of "
         f"{_analysts(asked)} {'is' if count == 1 else 'are'} in order; "
-        f"{asked.domain.cells:,} cells; no record was read",
+        f"{asked.domain.cells:,} cells; no record was read. 'plan' and 'release' take at most "
+        f"about {most_seconds(asked):,} s of processor time each",
         markup=False,
     )
 

@@ -27,8 +27,9 @@ from sqlmadp.sql.bound import BoundQuery, PrivateBlock
 from sqlmadp.sql.evaluate import EvaluationError, Evaluator, ManyValuesError, SlowExpressionError
 from sqlmadp.sql.grammar import DUCKDB
 from sqlmadp.sql.groups import TooManyCellsError, TooManyGroupsError
+from sqlmadp.sql.growth import LONGEST, overgrown
 from sqlmadp.sql.hints import undeclared_values
-from sqlmadp.sql.limits import DEFAULT, LONGEST, Limits, advice, overgrown
+from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.linear import Kind, Tables, crossed_rows, shape_of
 from sqlmadp.sql.predicate import conjuncts, cuts_of, pieces, uses
 from sqlmadp.sql.read import Reading, deep_recursion

@@ -13,7 +13,8 @@ from typing import TypeVar
 from sqlglot import exp
 
 from sqlmadp.sql.check import QUERIES, ExpressionChecker, has_only_known_arguments
-from sqlmadp.sql.limits import Limits, advice, check_growth
+from sqlmadp.sql.growth import check_growth
+from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.names import Field, Records, resolved
 from sqlmadp.sql.sandbox import Sandbox
 from sqlmadp.sql.statements import Statement

@@ -21,7 +21,8 @@ from sqlglot import exp
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql import hints
 from sqlmadp.sql.check import QUERIES, has_only_known_arguments
-from sqlmadp.sql.limits import Limits, check_growth
+from sqlmadp.sql.growth import check_growth
+from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.linear import unchosen
 from sqlmadp.sql.names import Field, Public, Records, declared, resolved
 from sqlmadp.sql.resolve import PENDING, Resolved, Resolver
