@@ -19,8 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sqlmadp.experiment.instances import instance
-from sqlmadp.experiment.settings import Settings
+from sqlmadp.experiment.instances import Settings, instance
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.capped import Draft, draft_over, laid_over, least_capped, mixed, within
 from sqlmadp.mechanism.collective import Collective, Joint

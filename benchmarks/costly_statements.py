@@ -95,6 +95,9 @@ STATEMENTS = {
     "2,000 grouping sets": "SELECT COUNT(*) FROM people GROUP BY GROUPING SETS ("
     + listed(2_000, "(age, sex)")
     + ")",
+    "2,000 small grouping sets": "SELECT COUNT(*) FROM people GROUP BY GROUPING SETS ("
+    + listed(2_000, "(sex)")
+    + ")",
     "2,000 keys in grouping sets": "SELECT COUNT(*) FROM people GROUP BY GROUPING SETS ("
     + listed(2_000, "(age + {n})")
     + ")",

@@ -24,9 +24,8 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
-from sqlmadp.experiment.instances import instance
-from sqlmadp.experiment.measures import measured
-from sqlmadp.experiment.settings import Settings
+from sqlmadp.experiment.instances import Settings, instance
+from sqlmadp.experiment.run import measured
 
 TARGET = Path(__file__).parent.parent / "docs" / "plots" / "fairness.svg"
 STYLE = {"svg.hashsalt": "sqlmadp", "svg.fonttype": "none", "font.size": 10, "figure.dpi": 100}

@@ -20,8 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.experiment.instances import instance
-from sqlmadp.experiment.settings import Settings
+from sqlmadp.experiment.instances import Settings, instance
 from sqlmadp.mechanism import MECHANISMS, mechanism
 from sqlmadp.mechanism.complement import Complement
 from sqlmadp.mechanism.fairness import noise_variance

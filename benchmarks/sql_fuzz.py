@@ -1,6 +1,6 @@
 """Fuzzing of the front end: only our own error types may come out.
 
-    python benchmarks/sql_fuzz.py --inputs 200000
+    python benchmarks/sql_fuzz.py --inputs 200000 [--dialect postgres]
 
 Inputs are random bytes, random tokens, and statements that are truncated, spliced or have bytes,
 words and tokens changed.  Prints how many were accepted, refused, and how many did anything else.
@@ -227,6 +227,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--inputs", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dialect", default="duckdb", help="the dialect that it is read in")
     given = parser.parse_args()
     sql = ";".join(f"SELECT COUNT(*) FROM people WHERE ({e}) IS NULL" for e in [*PREDICATES, *KEYS])
     domain = DOMAIN.with_cuts(cuts(split(sql, file="cuts.sql"), DOMAIN))
@@ -239,7 +240,7 @@ def main() -> None:
             print(f"{number:,} inputs: {dict(seen)}; slowest {slowest:.2f} s CPU", flush=True)
         begun = time.process_time()
         try:
-            for statement in split(text, file="fuzz.sql"):
+            for statement in split(text, file="fuzz.sql", dialect=given.dialect):
                 bind(statement, evaluator)
             seen["accepted"] += 1
         except Error as error:

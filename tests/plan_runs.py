@@ -118,7 +118,8 @@ class Exact:
         for name, part in zip(rows.scope, rows.parts, strict=True):
             place, cells = self._place(name)
             own = part.functions[:, [cells[record[place]] for record in records]].toarray()
-            weights = (weights[:, None, :] * own[None, :, :]).reshape(-1, len(records))
+            shape = (len(weights) * len(own), len(records))  # There may be no record.
+            weights = (weights[:, None, :] * own[None, :, :]).reshape(shape)
         return weights.sum(axis=1)
 
     def _place(self, name: str) -> tuple[int, dict[object, int]]:

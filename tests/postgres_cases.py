@@ -44,6 +44,7 @@ for one in "+-*/%":
     for two in "+-*/%":
         add(f"n {one} m {two} 3", f"n {one} (m {two} 3)", f"(n {one} 2) {two} (m {one} 3)")
         add(f"x {one} (n {two} 2)", f"-n {one} 2 {two} m", f"n {one} -(m {two} 2)")
+add("n / 1e3", "n % 1e1", "5 / 2e0", "n * 1e2 / 7", "n / 99999999999999999999", "1e1 / 4")
 add("n / 2 / 3", "n / (m / 2)", "LENGTH(s) / 2 / 2", "ABS(n / 2) / 3", "COALESCE(n / 2, 0) / 2")
 add("CASE WHEN b THEN n / 2 ELSE m / 3 END / 2", "CASE n / 2 / 2 WHEN 1 THEN 5 / 2 ELSE 7 / m END")
 add("(n / 2 / 2)::text", "n / 2 / 2 IN (0, 1, 7 / 2)", "n BETWEEN m / 2 / 2 AND 9 / 2 / 2")

@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from sqlmadp import compare
-from sqlmadp.experiment.instances import instance
-from sqlmadp.experiment.settings import Settings
+from sqlmadp.experiment.instances import Settings, instance
 from sqlmadp.mechanism import MECHANISMS, mechanism
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
@@ -58,11 +57,6 @@ def test_ranges_of_two_columns_are_answered_with_less_error_than_from_cells(benc
     assert utilitarian < cells
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="cells of a scope that no query tells apart are merged column by column only",
-)
 def test_ranges_that_are_poured_have_less_error_than_cells(benchmark_of, tmp_path):
     poured, cells = total_errors(benchmark_of, tmp_path, ("waterfilling", "identity"))
     assert poured < cells

@@ -166,7 +166,7 @@ def show_audit(report: Report) -> None:
 
 
 def audit_figures(report: Report) -> dict[str, Any]:
-    """Return what ``audit --json`` prints."""
+    """Return the figures that ``audit --json`` prints."""
     return {
         "ok": not report.problems,
         "confidence": report.confidence,

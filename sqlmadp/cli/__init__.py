@@ -38,7 +38,7 @@ class _Refusing(click.Group):
             ctx.exit(1)
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # Whoever read the results has gone; click ends quietly.
+                raise  # The reader of the results has gone; click ends quietly.
             what = error.filename or "standard output"
             click.echo(f"{what} could not be used ({error.strerror}){_again(ctx)}", err=True)
             ctx.exit(1)
@@ -65,7 +65,7 @@ def _debug(ctx: click.Context) -> None:
 
 
 def _again(ctx: click.Context) -> str:
-    """Return what to do after a release that did not end; nothing else can have spent."""
+    """Return advice for a release that did not end; no other command can have spent."""
     return AGAIN if ctx.invoked_subcommand == "release" else ""
 
 

@@ -20,9 +20,9 @@ from sqlmadp.cli.options import JSON, QUIET, print_json
 @JSON
 @QUIET
 def audit(measurements: int, as_json: bool, quiet: bool) -> None:
-    """Try to see a record of made-up tables through the noise.
+    """Test the privacy guarantee empirically on synthetic tables.
 
-    Fails if it can be seen. Measures neighbouring tables, made up on the spot, very many times
+    Fails if the noise does not hide a record. Measures neighbouring tables very many times
     through the code that releases use, and works out a lower bound on epsilon that the results
     prove. No plan, no private table and no ledger of yours is touched. Takes some minutes.
     """

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sqlmadp.cli.options import INTERRUPTED, MechanismName
-from sqlmadp.errors import ProgrammingError
-from sqlmadp.files.toml import exact
+from sqlmadp.cli.options import INTERRUPTED, MechanismName, positive_number
 
 Command = Callable[..., None]
 
@@ -75,8 +72,8 @@ def _options(command: Command) -> Command:
                 show_default="experiment-NAME",
                 help="Folder of results, table and plots.",
             ),
-            click.option("--json", "as_json", is_flag=True, help="Print figures as JSON."),
-            click.option("--quiet", "-q", is_flag=True, help="Say nothing but results."),
+            click.option("--json", "as_json", is_flag=True, help="Output JSON."),
+            click.option("--quiet", "-q", is_flag=True, help="Hide progress and notes."),
         )
     ):
         command = option(command)
@@ -140,7 +137,7 @@ def marginals(**given: Any) -> None:
 @_options
 def nonlinear(data: Path | None, **given: Any) -> None:
     """Mean, median and percentiles of a column; errors are simulated from data."""
-    from sqlmadp.experiment.settings import invented_counts, read_counts  # noqa: PLC0415
+    from sqlmadp.experiment.instances import invented_counts, read_counts  # noqa: PLC0415
 
     counts = invented_counts() if data is None else read_counts(data)
     _run("nonlinear", given | {"counts": counts})
@@ -188,8 +185,8 @@ def misreport(on: str, plan: Path | None, **given: Any) -> None:
 
 def _run(name: str, given: dict[str, Any]) -> None:
     from sqlmadp.experiment import show  # noqa: PLC0415
+    from sqlmadp.experiment.instances import Settings  # noqa: PLC0415
     from sqlmadp.experiment.run import run  # noqa: PLC0415
-    from sqlmadp.experiment.settings import Settings  # noqa: PLC0415
     from sqlmadp.mechanism import MECHANISMS  # noqa: PLC0415
     from sqlmadp.show.progress import counted  # noqa: PLC0415
 
@@ -198,7 +195,7 @@ def _run(name: str, given: dict[str, Any]) -> None:
     settings = Settings(
         experiment=name,
         most_analysts=given.pop("analysts"),
-        epsilon=str(_number(given.pop("epsilon"))),
+        epsilon=str(positive_number(given.pop("epsilon"))),
         mechanisms=given.pop("mechanisms") or tuple(MECHANISMS),
         **given,
     )
@@ -226,10 +223,3 @@ def _run(name: str, given: dict[str, Any]) -> None:
         click.echo(f"{title}\n{table}")
     if not quiet:
         click.echo(f"written: {folder / name}.jsonl, .txt and .svg", err=True)
-
-
-def _number(text: str) -> Fraction:
-    number = exact(text)
-    if number is None or number <= 0:
-        raise ProgrammingError(f"--epsilon must be a number above 0, not {text!r}")
-    return number

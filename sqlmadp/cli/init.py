@@ -14,7 +14,7 @@ from sqlmadp.cli.options import QUIET
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @QUIET
 def init(folder: Path, quiet: bool) -> None:
-    """Write a plan that can be released at once.
+    """Create a folder with a working example.
 
     A plan, a schema, two analysts' statements and an invented table go into DIR, each with comments
     that say what may be changed. Nothing is overwritten.

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,6 +21,7 @@ from click.shell_completion import CompletionItem
 
 from sqlmadp.errors import Error, Problem
 from sqlmadp.files.plan import Plan
+from sqlmadp.files.toml import exact
 
 if TYPE_CHECKING:
     from sqlmadp.release.bound_plan import Refused
@@ -31,18 +33,18 @@ ERROR = click.option(
     "--error", is_flag=True, help="Add columns: standard error and 95% interval of every answer."
 )
 PLAN = click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
-JSON = click.option("--json", "as_json", is_flag=True, help="Print figures as JSON for machines.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 QUIET = click.option(
     "--quiet",
     "-q",
     is_flag=True,
-    help="Say nothing but results and refusals: no progress, no notes.",
+    help="Hide progress and notes.",
 )
 
 SKIP_REFUSED = click.option(
     "--skip-refused",
     is_flag=True,
-    help="Go on without statements that are refused; whoever is left with none is not charged.",
+    help="Go on without statements that are refused; analysts left with none are not charged.",
 )
 
 
@@ -69,7 +71,7 @@ class MechanismName(click.ParamType[str]):
 
 
 def analysts_of_the_plan(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
-    """Return what a shell offers for an analyst: those of the plan that was named before."""
+    """Return the analysts of the plan that was named before, for a shell to offer."""
     # An option whose value is not there yet ends click's reading before it comes to arguments.
     path = ctx.params.get("path") or next(iter(ctx.args), None)
     try:
@@ -78,6 +80,14 @@ def analysts_of_the_plan(ctx: click.Context, option: click.Parameter, incomplete
         plan = None
     names = [] if plan is None else [each.name for each in plan.analysts]
     return [name for name in names if name.startswith(incomplete)]
+
+
+def positive_number(text: str) -> Fraction:
+    """Return an exact number above 0."""
+    number = exact(text)
+    if number is None or number <= 0:
+        raise click.BadParameter(f"{text!r} is not a number above 0, such as 1, 0.5 or 1/3")
+    return number
 
 
 def skipping(plan: Plan, *, skip_refused: bool) -> Plan:

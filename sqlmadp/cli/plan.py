@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from fractions import Fraction
 from pathlib import Path
 
 import click
@@ -14,13 +13,13 @@ from sqlmadp.cli.options import (
     QUIET,
     SKIP_REFUSED,
     MechanismName,
+    positive_number,
     print_json,
     print_notes,
     skipping,
 )
 from sqlmadp.errors import InputError
 from sqlmadp.files.plan import Plan
-from sqlmadp.files.toml import exact
 
 
 @click.command()
@@ -121,10 +120,13 @@ def plan(
     changes = Changes(
         without=without,
         joining={name: Path(file) for name, file in _pairs(joining, "--with").items()},
-        shares={name: _number(text) for name, text in _pairs(shares, "--share").items()},
-        epsilon=None if epsilon is None else _number(epsilon),
+        shares={name: positive_number(text) for name, text in _pairs(shares, "--share").items()},
+        epsilon=None if epsilon is None else positive_number(epsilon),
     )
-    aims = {name: float(_number(text)) for name, text in _pairs(targets, "--target-rmse").items()}
+    aims = {
+        name: float(positive_number(text))
+        for name, text in _pairs(targets, "--target-rmse").items()
+    }
     mechanisms = tuple(MECHANISMS) if compare else mechanisms
     with stages(2 + max(1, len(mechanisms)), quiet=quiet) as progress:
         opened = skipping(Plan.open(path), skip_refused=skip_refused)
@@ -141,18 +143,10 @@ def plan(
 
 
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
-    """Return what ``NAME=VALUE`` options say, by name."""
+    """Return the values of ``NAME=VALUE`` options by name."""
     pairs = [text.partition("=") for text in given]
     for name, equals, value in pairs:
         if not (name and equals and value):
             given_text = name + equals + value
             raise click.BadParameter(f"{given_text!r} is not NAME=VALUE", param_hint=option)
     return {name: value for name, _, value in pairs}
-
-
-def _number(text: str) -> Fraction:
-    """Return an exact number above 0."""
-    number = exact(text)
-    if number is None or number <= 0:
-        raise click.BadParameter(f"{text!r} is not a number above 0, such as 1, 0.5 or 1/3")
-    return number

@@ -1,6 +1,6 @@
 """Connections: ``sqlmadp.connect(plan, analyst="alice")``.
 
-One rule holds: a SELECT is staged, and an explicit word of the person hands it in.
+There is one rule: a SELECT is staged, and only an explicit command hands it in.
 
     SELECT ...                   staged before the release, answered after it
     connection.commit()          hands in what is staged, all of it or none
@@ -10,8 +10,8 @@ One rule holds: a SELECT is staged, and an explicit word of the person hands it 
     HAND IN AS name SELECT ...   hands it in under a name
     WITHDRAW name                takes it back, until the release is made
 
-Where a tool commits by itself, as SQLAlchemy, pandas and notebook magics do, a commit is no word
-of the person.  Such tools connect with ``stage=False``: a SELECT is only checked then, and HAND IN
+Where a tool commits by itself, as SQLAlchemy, pandas and notebook magics do, a commit is nobody's
+decision.  Such tools connect with ``stage=False``: a SELECT is only checked then, and HAND IN
 alone hands in.
 
 After the release every statement that it supports is answered, free.  A connection may be shared
@@ -211,7 +211,7 @@ class Connection:
 
     @property
     def released(self) -> bool:
-        """Tell whether the release has been made."""
+        """Whether the release has been made."""
         with self._lock, reporting():
             return self._open().look() is not None
 
@@ -277,7 +277,7 @@ class Connection:
         return Answered(answer.with_errors() if self._errors else answer, answer.rmse)
 
     def _with_rows(self, executed: Executed) -> Answered:
-        """Return what was executed with its rows; NotReleasedError if there are none yet."""
+        """Return an executed statement with its rows; NotReleasedError if there are none yet."""
         if isinstance(executed, Answered):
             return executed
         with self._lock, reporting():
@@ -294,7 +294,7 @@ class Connection:
             return self._with_rows(executed).rmse
 
     def _standing(self, executed: Pending) -> str:
-        """Return what became of a statement that has no rows yet, and what to type."""
+        """Return the state of a statement that has no rows yet, and what to type."""
         with self._lock, reporting():
             statement = executed.query.statement
             if self._open().is_handed_in(statement):
@@ -335,7 +335,9 @@ def _statement(
     if not isinstance(operation, str):
         raise InterfaceError(f"a statement is text, not {type(operation).__name__}")
     if not is_sql_text(operation):
-        raise ProgrammingError("the statement holds a zero or a lone surrogate, which SQL cannot")
+        raise ProgrammingError(
+            "the statement has a zero character or a lone surrogate in it, which SQL does not allow"
+        )
     statements = split(operation, file="query", limits=limits, dialect=dialect)
     if len(statements) != 1:
         raise ProgrammingError(f"one statement was expected, but there are {len(statements)}")

@@ -36,7 +36,7 @@ class Answered:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what is to be said about the rows."""
+        """Notes on the rows."""
         return self.result.notes
 
 
@@ -53,11 +53,11 @@ class Pending:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what is most likely a slip in the statement."""
+        """Notes on what is most likely a slip in the statement."""
         return tuple(map(str, self.query.notes))
 
     def table(self, errors: Mapping[str, tuple[float, ...]]) -> TextTable:
-        """Return what is known before the release: columns, types and expected errors."""
+        """Return a table of what is known before the release: columns, types, expected errors."""
         rows = [(name, kind, _range(errors.get(name, ()))) for name, kind in self.columns]
         headers = [("column", False), ("type", False), ("expected ±", True)]
         return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)

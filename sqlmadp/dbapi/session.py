@@ -141,11 +141,11 @@ class Session:
         return known
 
     def is_handed_in(self, statement: Statement) -> bool:
-        """Tell whether the analyst has handed in a statement, under any name."""
+        """Return whether the analyst has handed in a statement, under any name."""
         return any(statement.key == own.key for own in self._own())
 
     def is_new(self, statement: Statement, staged: Sequence[Statement]) -> bool:
-        """Tell whether a statement is to be staged beside ``staged`` and all that is handed in.
+        """Return whether a statement is to be staged beside ``staged`` and all that is handed in.
 
         Raises if it has the name of another one.
         """
@@ -227,7 +227,7 @@ class Session:
         return str(file.relative_to(folder) if file.is_relative_to(folder) else file)
 
     def _sound(self, staged: Mapping[str, Sequence[Statement]]) -> BoundPlan:
-        """Return what everybody asks with ``staged``; raise what is wrong with one's own part."""
+        """Bind everybody's statements with ``staged``; raise what is wrong with one's own."""
         asked = BoundPlan.bind_sound(self._plan, staged)
         own = [each.problem for each in asked.refused if each.analyst == self.analyst]
         if own:  # Only these; the others' are for the curator to see.
@@ -294,7 +294,7 @@ class Session:
     def _forecast(
         self, staged: Sequence[Statement], asked_about: Statement | None = None
     ) -> _Forecast:
-        """Return what a release would give if these were handed in too, the last under any name."""
+        """Forecast a release with these handed in too, the last under any name."""
         self.look()
         last = [] if asked_about is None else [replace(asked_about, name=UNNAMED)]
         added = new_statements([*staged, *last], self._own())
@@ -325,7 +325,7 @@ def _find(plan: Plan) -> Release | None:
 
 
 def _states(plan: Plan) -> tuple[tuple[int, int, int] | None, ...]:
-    """Return what tells a changed file from an unchanged one, for all that the plan reads."""
+    """Return a fingerprint of every file that the plan reads, to detect changes."""
     ledger = Path(os.path.realpath(plan.ledger_path))  # The write-ahead file is beside that one.
     files = [
         plan.schema_path,

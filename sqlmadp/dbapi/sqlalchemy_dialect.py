@@ -30,17 +30,14 @@ from sqlalchemy.engine.interfaces import (
     DBAPICursor,
     ExecutionContext,
     ReflectedColumn,
-    ReflectedForeignKeyConstraint,
-    ReflectedIndex,
     ReflectedPrimaryKeyConstraint,
-    ReflectedUniqueConstraint,
 )
 from sqlalchemy.exc import ArgumentError, NoSuchTableError
 from sqlalchemy.sql import compiler
 from sqlalchemy.types import TypeEngine
 
 SCHEMA = "main"
-"""The schema, in SQL's sense of the word, that holds the tables."""
+"""The schema, in SQL's sense of the word, that the tables are in."""
 
 _TYPES: dict[str, Callable[[], TypeEngine[Any]]] = {
     "VARCHAR": types.VARCHAR,
@@ -88,7 +85,7 @@ class SqlmadpDialect(default.DefaultDialect):
         return sqlmadp
 
     def create_connect_args(self, url: URL) -> ConnectArgsType:
-        """Return what ``sqlmadp.connect`` is called with."""
+        """Return the arguments of ``sqlmadp.connect``."""
         named: dict[str, Any] = dict(url.query)
         known = {"analyst"} <= named.keys() <= {"analyst", "dialect", "errors"}
         single = all(isinstance(value, str) for value in named.values())
@@ -150,7 +147,7 @@ class SqlmadpDialect(default.DefaultDialect):
     def has_table(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> bool:
-        """Tell whether statements may name a table."""
+        """Return whether statements may name a table."""
         try:
             self._table(connection, table_name, schema)
         except NoSuchTableError:
@@ -195,23 +192,11 @@ class SqlmadpDialect(default.DefaultDialect):
         self._table(connection, table_name, schema)
         return {"constrained_columns": [], "name": None}
 
-    def get_foreign_keys(
+    def _get_nothing(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
-    ) -> list[ReflectedForeignKeyConstraint]:
-        """Return nothing."""
+    ) -> list[Any]:
+        """Return nothing: no table has constraints or indexes."""
         self._table(connection, table_name, schema)
         return []
 
-    def get_indexes(
-        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
-    ) -> list[ReflectedIndex]:
-        """Return nothing."""
-        self._table(connection, table_name, schema)
-        return []
-
-    def get_unique_constraints(
-        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
-    ) -> list[ReflectedUniqueConstraint]:
-        """Return nothing."""
-        self._table(connection, table_name, schema)
-        return []
+    get_foreign_keys = get_indexes = get_unique_constraints = _get_nothing

@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.errors import NotSupportedError
-from sqlmadp.experiment.instances import over_cells, practical_matrices
-from sqlmadp.experiment.settings import Settings
+from sqlmadp.experiment.instances import Settings, over_cells, practical_matrices
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Collective, Joint, Workload

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqlmadp.answer.derived import running_counts
-from sqlmadp.experiment.instances import Instance
-from sqlmadp.experiment.settings import Settings
+from sqlmadp.experiment.instances import Instance, Settings
 from sqlmadp.mechanism import Mechanism
 from sqlmadp.mechanism.collective import Joint
 from sqlmadp.mechanism.waterfilling import ratio

@@ -41,11 +41,15 @@ class Analyst:
 
 def read_analysts(root: Table, folder: Path, epsilon: Fraction | None) -> tuple[Analyst, ...]:
     """Return the analysts in the order of the file; note every mistake about them."""
-    declared = root.table("analysts", "a table an analyst, such as [analysts.alice]")
+    declared = root.table("analysts", "a table per analyst, such as [analysts.alice]")
     if declared is None:
         return ()
     if not declared.values:
-        root.report("analysts", "is empty; allowed: at least one analyst", code="no-analysts")
+        root.report(
+            "analysts",
+            "is empty; write a table per analyst, such as [analysts.alice]",
+            code="no-analysts",
+        )
     _check_names(declared)
     files: dict[str, tuple[Path, ...]] = {}
     tables: list[Table] = []
@@ -85,7 +89,7 @@ def dialect_named(table: Table, default: str = "duckdb") -> str:
     if isinstance(given, str) and given in names:
         return given
     hint = suggest(given, names) if isinstance(given, str) else ""
-    table.refuse("dialect", ", ".join(show(name) for name in names), hint=hint)
+    table.refuse("dialect", f"one of {', '.join(show(name) for name in names)}", hint=hint)
     return default
 
 
@@ -113,13 +117,15 @@ def _parameters(analyst: Table) -> Mapping[str, object]:
 
 
 def _check_names(declared: Table) -> None:
-    """Note names that cannot be folders, which hold an analyst's answers, and names twice."""
+    """Note names that cannot name the folder of an analyst's answers, and names given twice."""
     names: dict[str, str] = {}
     for name in declared.values:
         unusable = not is_name(name) or name != name.strip() or len(name.encode()) > 200
         if unusable or name[0] == "." or name[-1] == "." or set(name) & set('/\\<>:"|?*'):
-            allowed = 'a name that a folder can have: no / \\ < > : " | ? * and no dot at its ends'
-            message = f"has a name that its answers' folder cannot have; allowed: {allowed}"
+            message = (
+                "has a name that the folder of its answers cannot have; write one of at most 200 "
+                'bytes without / \\ < > : " | ? * and without a dot or a blank at its ends'
+            )
             declared.report(name, message, code="bad-name")
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
         first = names.setdefault(folded, name)
@@ -127,7 +133,7 @@ def _check_names(declared: Table) -> None:
             declared.report(
                 name,
                 f"has the same name as {dotted((*declared.key, first))}; "
-                "allowed: names that differ in more than case or the form of their letters",
+                "write names that differ in more than case or the form of their letters",
                 code="duplicate-analyst",
             )
 
@@ -141,16 +147,24 @@ def _shares_of_epsilons(
     }
     without = [show(table.key[-1]) for table in tables if "epsilon" not in table.values]
     if without:
-        message = f"has epsilons, but not for {', '.join(without)}; allowed: for everyone or nobody"
-        declared.file.report(declared.key, message, code="missing-epsilon")
+        own = next(show(table.key[-1]) for table in tables if "epsilon" in table.values)
+        message = f"has an epsilon for {own}, but none for {', '.join(without)}"
+        hint = "Write an epsilon under everyone's name, and none at the top of the plan."
+        if (given := exact(root.values.get("epsilon"))) is not None:
+            hint += (
+                f" To add {own} to a released plan of epsilon {given}, write what each of the "
+                "others brought: their share of it."
+            )
+        declared.file.report(declared.key, message, code="missing-epsilon", hint=hint)
     for table in tables:
         if "share" in table.values and "epsilon" in table.values:
-            table.report("share", "stands beside an epsilon; allowed: one of them", code="both")
+            table.report("share", "is given, and so is epsilon; remove one of them", code="both")
     known = {name: each for name, each in brought.items() if each is not None}
     total = sum(known.values(), Fraction(0))
     if "epsilon" in root.values and not without and epsilon not in (None, total):
-        message = f"is {epsilon}, but the analysts bring {total}; allowed: their sum, or no line"
-        root.report("epsilon", message, code="epsilon-not-sum", hint=f'Write epsilon = "{total}".')
+        message = f"is {epsilon}, but the analysts bring {total} together"
+        hint = f'Write epsilon = "{total}", or remove the line.'
+        root.report("epsilon", message, code="epsilon-not-sum", hint=hint)
     return {name: each / total for name, each in known.items()}
 
 
@@ -164,12 +178,13 @@ def _shares(declared: Table, tables: list[Table]) -> dict[str, Fraction]:
     }
     if without:
         names = ", ".join(show(name) for name in without)
-        message = f"has shares, but not for {names}; allowed: a share for everyone or for nobody"
-        declared.file.report(declared.key, message, code="missing-share")
+        message = f"has shares, but none for {names}"
+        hint = "Write a share for everyone, or remove all of them: then all shares are equal."
+        declared.file.report(declared.key, message, code="missing-share", hint=hint)
         return {}
     known = {name: share for name, share in shares.items() if share is not None}
     if len(known) == len(shares) and (total := sum(known.values())) != 1:
-        message = f"has shares that sum to {total}; allowed: shares that sum to exactly 1"
+        message = f"has shares that sum to {total}; write shares that sum to exactly 1"
         declared.file.report(declared.key, message, code="shares-not-one")
     return known
 
@@ -195,7 +210,7 @@ def files_at_queries(table: Table, folder: Path) -> tuple[Path, ...]:
 
 
 def _named(table: Table, name: str, folder: Path) -> list[Path]:
-    """Return the files that a name or glob stands for; note it if there are none, or elsewhere."""
+    """Return the files of a name or glob; note it if there are none, or if they are elsewhere."""
     absolute = os.path.isabs(name)
     base = _plain(Path(name)) if absolute else folder
     pattern = os.path.relpath(name, base) if absolute else name
@@ -208,7 +223,7 @@ def _named(table: Table, name: str, folder: Path) -> list[Path]:
             table.report(
                 "queries",
                 f"names {show(name)}, which would walk through folders that it does not name; "
-                "allowed: ** in the plan's folder, or a glob without ** in a folder that is named",
+                "write ** in the plan's folder only, or name the folder and leave out **",
                 code="wide-glob",
             )
             return []
@@ -224,7 +239,7 @@ def _named(table: Table, name: str, folder: Path) -> list[Path]:
 
 
 def _matches(folder: Path, pattern: str) -> list[Path]:
-    """Return the files that a glob stands for, in alphabetical order; hidden ones are not meant.
+    """Return the files that match a glob, in alphabetical order, without hidden ones.
 
     Unlike `glob.glob`, which would follow links to folders wherever they lead.
     """
@@ -249,13 +264,12 @@ def _inside(file: Path, folder: Path) -> bool:
 
 
 def _report_outside(table: Table, name: str, why: str) -> None:
-    allowed = "a file inside it, or the file's own absolute path"
-    message = f"names {show(name)}, which {why}; allowed: {allowed}"
+    message = f"names {show(name)}, which {why}; write the file's own absolute path"
     table.report("queries", message, code="outside-folder")
 
 
 def report_missing(table: Table, key: str, name: str) -> None:
-    """Note that a name, or a glob, stands for no file."""
+    """Note that a name or a glob matches no file."""
     what = "matches no file" if glob.has_magic(name) else "is no file"
-    message = f"names {show(name)}, which {what}; allowed: a file, relative to the plan's folder"
+    message = f"names {show(name)}, which {what}; write a file's path from the plan's folder"
     table.report(key, message, code="missing-file")

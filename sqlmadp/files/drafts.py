@@ -95,7 +95,7 @@ def check_schema(
 
 
 def _with_values(engine: Engine, column: SourceColumn) -> str:
-    """Return a column's part of a draft with what the table holds, types of text included."""
+    """Return a column's part of a draft with the values of the table, and types of text."""
     if column.kind == "other":
         return _section(column, None)
     column = replace(column, kind=kind_of_text(engine, column))
@@ -172,7 +172,7 @@ def _null(column: SourceColumn, values: Values | None) -> str:
     if allowed.null:
         return "nullable = true    # the table allows NULL: GROUP BY shows it as a group"
     if allowed.null is None and values is not None and values.nulls:
-        return "nullable = true    # the table holds NULL: GROUP BY shows it as a group"
+        return "nullable = true    # the table has NULL: GROUP BY shows it as a group"
     if allowed.null is None:
         return "# nullable = true    # let GROUP BY show NULL as a group"
     if column.kind == "boolean" or _is_listed(column) or None not in _ends(column):
@@ -182,7 +182,7 @@ def _null(column: SourceColumn, values: Values | None) -> str:
             f"# complete = true    # it is NOT NULL and refers to {references}: if all "
             "values there are declared"
         )
-    return "# complete = true    # it is NOT NULL: if no record can hold anything undeclared"
+    return "# complete = true    # it is NOT NULL: if no record can have anything undeclared"
 
 
 def _listed(column: SourceColumn, values: Values | None) -> str:
@@ -206,7 +206,7 @@ def allowed_values(column: SourceColumn) -> Allowed:
 
 
 def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Problem, ...]:
-    """Return what is accepted and may not be meant: a format, a type, or an incomplete column."""
+    """Return notes on what may not be meant: a format, a type, or an incomplete column."""
     stored = {column.name.casefold(): column for column in engine.columns}
     found = _date_note(engine, domain, csv)
     single = len(stored) == 1 == len(domain.columns)
@@ -248,7 +248,7 @@ def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Pro
                     code="complete-column",
                     message=f"{column.name!r} may be {', '.join(others[:SHOWN])}{more} and is "
                     "declared complete",
-                    hint="A record that holds it is counted nowhere. Take complete = true out of "
+                    hint="A record that has it is counted nowhere. Take complete = true out of "
                     "the schema, or let the table's constraints exclude it.",
                 )
             )

@@ -89,7 +89,7 @@ class Plan:
     path: Path
     schema_path: Path
     source: str = field(repr=False)
-    """The private table, as the plan names it; a URL may hold a password."""
+    """The private table, as the plan names it; a URL may have a password in it."""
     epsilon: Fraction
     mechanism: str
     ledger_path: Path
@@ -219,7 +219,8 @@ def _mechanism(root: Table) -> str:
     if isinstance(given, str) and given in MECHANISMS:
         return given
     hint = suggest(given, MECHANISMS) if isinstance(given, str) else ""
-    root.refuse("mechanism", ", ".join(show(name) for name in MECHANISMS), hint=hint)
+    names = ", ".join(show(name) for name in MECHANISMS)
+    root.refuse("mechanism", f"one of {names}", hint=hint)
     return DEFAULT_MECHANISM
 
 
@@ -258,7 +259,7 @@ def _epsilon(root: Table, budget: Fraction | None) -> Fraction | None:
     if epsilon is not None and budget is not None and epsilon > budget:
         root.report(
             "epsilon",
-            f"is {epsilon}, above ledger.budget, which is {budget}; allowed: at most the budget",
+            f"is {epsilon}, above ledger.budget, which is {budget}",
             code="epsilon-above-budget",
             hint=f"Lower epsilon to at most {budget}; a ledger never spends more than its budget.",
         )
@@ -284,7 +285,7 @@ def _limits(root: Table) -> Limits:
 
 
 def _csv_format(root: Table) -> CsvFormat:
-    """Return what the table [csv] says; what is wrong is reported."""
+    """Return the format that the table [csv] names; what is wrong is reported."""
     if "csv" not in root.values:
         return CsvFormat()
     table = root.table("csv", "a table with separator, date_format or decimal, [csv]")

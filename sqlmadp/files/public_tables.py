@@ -10,7 +10,7 @@
     [public.wards]
     table = "reference.wards"             # of the private table's own database: marked as public
 
-Inline values are text, integers, numbers, booleans or dates, of one type a column; a file has the
+Inline values are text, integers, numbers, booleans or dates, of one type per column; a file has the
 types that DuckDB reads in it.  Nothing of a public table is private, so its values may be shown.
 """
 
@@ -42,15 +42,15 @@ def read_public(root: Table, folder: Path, private: str | None) -> tuple[PublicT
     """Return the public tables of a schema file; what is wrong with them is reported."""
     if "public" not in root.values:
         return ()
-    declared = root.table("public", "a table a public table, such as [public.states]")
+    declared = root.table("public", "a table per public table, such as [public.states]")
     if declared is None:
         return ()
     tables = []
     taken = {(private or "").casefold()}
     for name in declared.values:
         if not is_name(name) or name.startswith("__") or name.casefold() in taken:
-            allowed = "a name that no other table has and that does not begin with __"
-            declared.report(name, f"has no usable name; allowed: {allowed}", code="bad-name")
+            message = "cannot be used; write a name that no other table has, without __ in front"
+            declared.report(name, message, code="bad-name")
         taken.add(name.casefold())
         table = declared.table(name, "a table with columns and rows, with a file, or with a table")
         if table is not None and (found := _public(name, table, folder)) is not None:
@@ -89,7 +89,7 @@ def _inline(name: str, table: Table) -> PublicTable | None:
             message = f"has values of several or unknown types in column {show(column)}"
             table.report(
                 "rows",
-                f"{message}; allowed: all text, all numbers, all booleans or all dates",
+                f"{message}; write all text, all numbers, all booleans or all dates",
                 code="mixed-values",
             )
             return None

@@ -3,8 +3,8 @@
     table = "people"                   # the private table that statements may name
     neighbours = "add_remove"          # (default) or "replace": what the promise compares
 
-    [columns.age]                      # one table a column, in the order of the cells
-    type    = "integer"                # one cell an integer from min to max
+    [columns.age]                      # one table per column, in the order of the cells
+    type    = "integer"                # one cell per integer from min to max
     min     = 0
     max     = 99
     outside = "clamp"                  # a value outside: "null" (default), or to the nearest end
@@ -19,7 +19,7 @@
     complete = true                    # a promise: no NULL, nothing undeclared; false by default
 
     [columns.born]
-    type = "date"                      # one cell a day
+    type = "date"                      # one cell per day
     min  = 1900-01-01                  # or text: "1900-01-01"
     max  = 2024-12-31
 
@@ -42,12 +42,12 @@
 
     [unit]                             # who is protected; every record by itself if left out
     column      = "person_id"          # whose a record is; need not be declared
-    max_records = 3                    # at most so many of a unit's records are counted
+    max_records = 3                    # count at most this many records per unit
     key         = "visit_id"           # what tells them apart, a column or a list of columns
     nulls       = "drop"               # records without a unit: "drop" (default), or "own" units
 
     [public.regions]                   # a public table, which statements may join
-    columns = ["state", "region"]      # (see ``schema.public``)
+    columns = ["state", "region"]      # (see ``files.public_tables``)
     rows    = [["CA", "West"], ["NY", "East"]]
 
 An undeclared value is read as NULL: conditions on it are unknown, aggregates of the column pass
@@ -109,23 +109,27 @@ def read_schema(path: str | Path) -> Domain:
 
 
 def _columns(root: Table) -> list[Column]:
-    declared = root.table("columns", "a table a column, such as [columns.age]")
+    declared = root.table("columns", "a table per column, such as [columns.age]")
     if declared is None:
         return []
     if not declared.values:
-        root.report("columns", "is empty; allowed: at least one column", code="no-columns")
+        root.report(
+            "columns",
+            "is empty; write a table per column, such as [columns.age]",
+            code="no-columns",
+        )
     names: dict[str, str] = {}
     columns = []
     for name in declared.values:
         if not is_name(name):
-            allowed = "a name that is not blank and has no control characters"
-            declared.report(name, f"has no usable name; allowed: {allowed}", code="bad-name")
+            message = "cannot be used; write a name that is not blank, without control characters"
+            declared.report(name, message, code="bad-name")
         first = names.setdefault(name.casefold(), name)
         if first != name:
             declared.report(
                 name,
                 f"has the name of {dotted(('columns', first))} but for case; "
-                "allowed: names that differ otherwise, since SQL does not tell these apart",
+                "write names that differ otherwise, since SQL does not tell these apart",
                 code="duplicate-column",
             )
         table = declared.table(name, 'a table with a type, such as { type = "boolean" }')
@@ -141,7 +145,7 @@ def _column(name: str, table: Table) -> Column | None:
     if nullable and complete:
         table.report(
             "complete",
-            "is true, and so is nullable; allowed: one of the two, since a complete column has no "
+            "is true, and so is nullable; remove one of the two, since a complete column has no "
             "NULL",
             code="nullable-and-complete",
         )
@@ -221,7 +225,7 @@ def _decimals(table: Table, low: float | None, high: float | None) -> int:
         table.report(
             "decimals",
             f"is {given}, which makes {(high - low) * 10**given + 1:.0f} values from min to max; "
-            f"allowed: at most {LARGEST_COLUMN} values in a column with decimals",
+            f"at most {LARGEST_COLUMN} are possible in a column with decimals",
             code="too-many-values",
             hint="Declare fewer decimals or nearer ends; without decimals only the constants that "
             "queries name are told apart.",
@@ -265,17 +269,16 @@ def _values(table: Table) -> tuple[str, ...] | tuple[int, ...]:
     for place, value in enumerate(given, start=1):
         if not isinstance(value, str) and _integer(value) is None:
             sound = False
-            allowed = "text, or an integer of 64 bits"
-            message = f"has {show(value)} as value {place}; allowed: {allowed}"
+            message = f"has {show(value)} as value {place}; write text or an integer of 64 bits"
             table.report("values", message, code="bad-value")
     if not sound:
         return ()
     if len({type(value) for value in given}) > 1:
-        message = "mixes text and integers; allowed: all text or all integers"
+        message = "mixes text and integers; write all text or all integers"
         table.report("values", message, code="mixed-values")
     for value, times in Counter(given).items():
         if times > 1:
-            message = f"has {show(value)} {times} times; allowed: each value once"
+            message = f"has {show(value)} {times} times; write each value once"
             table.report("values", message, code="duplicate-value")
     return tuple(given)
 
@@ -290,7 +293,7 @@ def _bounds(
     if high is None:
         table.refuse("max", allowed)
     if low is not None and high is not None and low > high:
-        message = f"is {show(low)}, above max, which is {show(high)}; allowed: at most max"
+        message = f"is {show(low)}, above max, which is {show(high)}; write at most max"
         table.report("min", message, code="empty-range")
     return low, high
 
@@ -302,7 +305,7 @@ def _integer_bounds(table: Table) -> tuple[int | None, int | None]:
         table.report(
             "max",
             f"is {high}, which makes {high - low + 1} values from min on; "
-            f"allowed: at most {LARGEST_COLUMN} values in an integer column",
+            f"at most {LARGEST_COLUMN} are possible in an integer column",
             code="too-many-values",
             hint='Declare it as type = "real", which keeps only the constants that queries name.',
         )
@@ -310,7 +313,7 @@ def _integer_bounds(table: Table) -> tuple[int | None, int | None]:
 
 
 def _integer(value: object) -> int | None:
-    """Return ``value`` if it is an integer that DuckDB's BIGINT holds."""
+    """Return ``value`` if it is an integer that fits DuckDB's BIGINT."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if -(2**63) <= value < 2**63 else None
@@ -339,7 +342,7 @@ def _moment(value: object) -> datetime | None:
 
 
 def _real(value: object) -> float | None:
-    """Return ``value`` as a finite number that DuckDB's DOUBLE holds."""
+    """Return ``value`` as a finite number that fits DuckDB's DOUBLE."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -75,7 +75,7 @@ def _unusable(folder: Path, error: OSError) -> OperationalError:
 
 
 def staged_statements(path: Path, limits: Limits = DEFAULT) -> list[Statement]:
-    """Return what was handed in at ``path``, a file that need not exist."""
+    """Return the statements that were handed in at ``path``, a file that need not exist."""
     text = _text(path)
     # Without a statement once all of them are withdrawn, which is no mistake here.
     return [] if text in {None, _HEADER} else split(text or "", file=str(path), limits=limits)
@@ -132,7 +132,7 @@ def hand_in(
     """Add statements to the file at ``path``, all or none, and return the names of those added.
 
     ``known`` is all that the analyst has handed in, at ``path`` and in files of their own.  The
-    caller holds the lock.
+    caller has the lock.
     """
     added = new_statements(statements, known)
     if added:
@@ -146,7 +146,7 @@ def withdraw(
 ) -> Statement:
     """Take the statement called ``name`` out of the file at ``path``, and return it.
 
-    ``known`` is as for `hand_in`, and the caller holds the lock.
+    ``known`` is as for `hand_in`, and the caller has the lock.
     """
     staged = staged_statements(path, limits)
     found = [each for each in staged if each.name.casefold() == name.casefold()]

@@ -1,6 +1,6 @@
 """A TOML file that a person wrote: its tables, the line of every key, and its mistakes.
 
-A mistake does not stop the reading.  Whoever reads the file reports what is wrong, key by
+A mistake does not stop the reading.  The reader of the file reports what is wrong, key by
 key, and `finish` raises everything that was reported as one error.
 
 The parser gives no positions, and a second grammar of TOML here could disagree with it.
@@ -98,17 +98,19 @@ class TomlFile:
             return self._problem(
                 f"{dotted(key)} is declared twice, first in line {first}",
                 code="duplicate-key",
-                hint="Give one of the two another name, or remove it.",
+                hint="Remove one of the two, or give it another name.",
                 line=number,
             )
         problem = self._problem(
             f"not TOML: {message[:1].lower()}{message[1:]}",
             code="not-toml",
-            hint='Text and exact numbers stand in quotes: key = "value".',
+            hint='Write text and exact numbers in quotes: key = "value".',
             line=line,
             column=column,
         )
-        return replace(problem, excerpt=_excerpt(lines[line - 1], column))
+        # Whoever names the private table in place of a plan is not shown a record of it.
+        own = self.path.suffix.lower() == ".toml"
+        return replace(problem, excerpt=_excerpt(lines[line - 1], column) if own else "")
 
     @cached_property
     def _lines(self) -> dict[Key, int]:
@@ -132,12 +134,12 @@ class Table:
         self.file.report((*self.key, name), message, code=code, hint=hint)
 
     def refuse(self, name: str, allowed: str, *, hint: str = "") -> None:
-        """Note that ``name`` is missing or holds what is not allowed there."""
+        """Note that ``name`` is missing or has a value that is not ``allowed``."""
         if name in self.values:
             shown = show(self.values[name])
-            self.report(name, f"is {shown}; allowed: {allowed}", code="bad-value", hint=hint)
+            self.report(name, f"is {shown}; write {allowed}", code="bad-value", hint=hint)
         else:
-            self.report(name, f"is missing; allowed: {allowed}", code="missing-key", hint=hint)
+            self.report(name, f"is missing; write {allowed}", code="missing-key", hint=hint)
 
     def only(self, known: Collection[str], where: str) -> None:
         """Note every key that is not ``known``, with the nearest one that is."""
@@ -145,7 +147,7 @@ class Table:
             if name not in known:
                 self.report(
                     name,
-                    f"is not a key of {where}; allowed: {', '.join(known)}",
+                    f"is not a key of {where}; its keys are {', '.join(known)}",
                     code="unknown-key",
                     hint=suggest(name, known),
                 )
@@ -168,7 +170,7 @@ class Table:
 
 
 def _excerpt(line: str, column: int) -> str:
-    """Return a line with a mark below its column; nothing of a URL, which may hold a password."""
+    """Return a line with a mark below its column; nothing of a URL, which may have a password."""
     if not column or len(line) > 120 or "://" in line or not line.isprintable():
         return ""
     return f"{line}\n{' ' * (column - 1)}^"

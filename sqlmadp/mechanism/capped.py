@@ -44,6 +44,10 @@ LIGHTEST = 1e-3
 MOST_ROWS = 40
 """Keep at most this many rows above every vertex alone of a start, the heaviest ones."""
 
+NEAR_CAP = 0.01
+"""Go on below tighter caps only if nobody is above theirs by more than this part: on flights, where
+caps bind, going on from 3% above them found nothing within them."""
+
 TURNS = 4
 """Search at most this often, each time with caps for the questions that were above theirs, and
 tighter ones where somebody was above."""
@@ -138,7 +142,8 @@ def least_capped(
         draft = Draft(draft.blocks, *search.split(flat))
         joint = made(collective, draft)
         inside = within(joint.errors, caps)
-        if not np.isfinite(caps).any() or (move and not inside):
+        far = not within(joint.errors, caps * (1 if move else 1 + NEAR_CAP))
+        if not np.isfinite(caps).any() or far:
             return joint
         reached = collective.questions_reached(joint)
         above = reached > 1 + QUESTION_ROOM

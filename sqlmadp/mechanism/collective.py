@@ -445,7 +445,7 @@ class Collective:
 def values_of(rows: Iterable[Rows]) -> dict[str, int]:
     """Return the number of values of every column in use."""
     pairs = (zip(each.scope, each.parts, strict=True) for each in rows)
-    return dict(sorted({(column, len(part.pieces)) for own in pairs for column, part in own}))
+    return dict(sorted({(column, part.values) for own in pairs for column, part in own}))
 
 
 def recertified(strategy: Strategy, workload: Workload) -> Strategy:

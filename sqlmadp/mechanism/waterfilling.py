@@ -37,6 +37,7 @@ class Waterfilling(Mechanism):
         "equal measurements go into one bucket, which is measured once with all shares added up"
     )
     promise = BOTH
+    effort = 1.0
 
     tolerance: float = 0.0
     """0: exactly parallel.  Otherwise the paper's rule: cosine at least ``1 - tolerance``."""

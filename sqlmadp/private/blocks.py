@@ -69,12 +69,12 @@ def checked_blocks(blocks: Sequence[Rows], domain: Domain) -> tuple[Rows, ...]:
 
 
 def grain(block: Rows) -> Fraction:
-    """Return what one whole number of the measured answers stands for."""
+    """Return the answer to a row that one whole number of the measured values is worth."""
     return Fraction(divisor(block) * coarseness(block), _units(block))
 
 
 def divisor(block: Rows) -> int:
-    """Return what all entries of a block are divided by: their gcd (of products, 1)."""
+    """Return the divisor of all entries of a block: their gcd (of products, 1)."""
     if isinstance(block, Products):
         return 1
     return int(block.weight if block.given is None else np.gcd.reduce(block.given.data))
@@ -97,7 +97,7 @@ def rounding(block: Rows) -> Fraction:
 
 
 def exact_answers(block: Rows, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return what is measured of a data vector, without rounding or overflow, within +-2^62."""
+    """Return the answers to measure, without rounding or overflow, within +-2^62."""
     if block.plain:  # Every vertex alone.
         return np.minimum(sums, MAX_ANSWER)
     common = divisor(block)

@@ -7,7 +7,7 @@ of charges never exceeds the budget, however many processes try at once.  Every 
     hash  =  sha256(previous hash, the charge, sha256(the measurement))
 
 starting from the hash of the budget, so a row that was changed, removed or put in is
-noticed; the last hash (`head`) stands for the whole ledger.
+noticed; the last hash (`head`) identifies the whole ledger.
 
 Guarantee  A measurement is returned only after its charge is on disk.  Charges add up to at
            most the budget.  One release has at most one charge and one measurement, for good.
@@ -193,7 +193,7 @@ class Ledger:
 
     @property
     def left(self) -> Fraction:
-        """Return what may still be spent."""
+        """Return the budget less all charges."""
         return self.budget - self.spent
 
     @property
@@ -210,7 +210,7 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """Return the last hash of the chain; it stands for the whole ledger."""
+        """Return the last hash of the chain; it identifies the whole ledger."""
         return self.heads[-1]
 
     def find(self, release: str) -> Measurement | None:

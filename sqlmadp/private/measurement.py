@@ -37,7 +37,7 @@ class Measurement:
     values: tuple[NDArray[np.int64], ...]
     """What was measured: whole numbers, in units of the block's grain."""
     grains: tuple[Fraction, ...]
-    """The answer to a row that one whole number of a block's values stands for."""
+    """The answer to a row that one whole number of a block's values is worth."""
     scales: tuple[float, ...]
     """The noise scale of every block: its values have discrete Laplace noise of this scale."""
     epsilon: Fraction

@@ -81,7 +81,7 @@ def _drawn(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
 def _drawn_apart(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
     """Return values with noise from a new process."""
     done = subprocess.run(
-        # -P: never a module that happens to lie in the folder that the command runs in.
+        # -P: never a module that happens to be in the folder that the command runs in.
         [sys.executable, "-P", "-c", _WORKER, scale.hex()],
         input=values.tobytes(),
         stdout=subprocess.PIPE,

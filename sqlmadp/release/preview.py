@@ -299,7 +299,7 @@ def dry_run(plan: Plan, progress: Progress = lambda _: None) -> DryRun:
     found = preview(asked, base, asked.plan.mechanism)
     blocks = ready.strategy.measured
     measured: dict[tuple[str, ...], int] = {}
-    for block in blocks:
+    for block in sorted(blocks, key=lambda block: (len(block.scope), block.scope)):
         measured[block.scope] = measured.get(block.scope, 0) + block.count
     time = None if base is None else base.time
     return DryRun(asked, plan.budget, spent, completed, measured, found, ready.epsilon, time)

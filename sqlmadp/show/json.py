@@ -16,6 +16,7 @@ from sqlmadp.mechanism.fairness import Bounds, Cap
 from sqlmadp.private import Ledger
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import Certificate, Join, Skipped
+from sqlmadp.release.check import most_seconds
 from sqlmadp.release.preview import DryRun, Previews
 from sqlmadp.release.release import Release, Results
 
@@ -31,18 +32,19 @@ def versioned(figures: Mapping[str, Any]) -> dict[str, Any]:
 def check_figures(
     problems: tuple[Problem, ...], notes: tuple[Problem, ...], asked: BoundPlan | None = None
 ) -> dict[str, Any]:
-    """Return what ``check --json`` prints."""
+    """Return the figures of ``check --json``."""
     return {
         "ok": not problems,
         "errors": [_problem(each) for each in problems],
         "notes": [_problem(each) for each in notes],
         **_left_out(asked),
+        **({} if asked is None else {"most_seconds": most_seconds(asked)}),
         "queries": _queries(asked),
     }
 
 
 def _left_out(asked: BoundPlan | None) -> dict[str, Any]:
-    """Return what is refused and skipped, if anything is."""
+    """Return the statements that are refused and skipped, if any."""
     refused = () if asked is None else asked.refused
     return {"skipped": [_problem(each.problem) for each in refused]} if refused else {}
 
@@ -78,7 +80,7 @@ def _queries(asked: BoundPlan | None) -> list[dict[str, Any]]:
 def plan_figures(
     previews: Previews, least: Mapping[str, Fraction], caps: Mapping[str, Mapping[str, Cap]]
 ) -> dict[str, Any]:
-    """Return what ``plan --json`` prints.
+    """Return the figures of ``plan --json``.
 
     ``least`` epsilon by mechanism, if targets were given; ``caps`` if they are to be explained.
     """
@@ -109,7 +111,7 @@ def _caps(caps: Mapping[str, Cap] | None) -> dict[str, Any]:
 
 
 def _late(previews: Previews) -> dict[str, Any]:
-    """Return what a plan adds to a completed release, if it does."""
+    """Return the charge and the analysts that a plan adds to a release, if it does."""
     if (base := previews.base) is None:
         return {}
     plan = previews.asked.plan
@@ -171,7 +173,7 @@ def _standings(certificate: Certificate) -> dict[str, Any]:
 
 
 def dry_run_figures(found: DryRun) -> dict[str, Any]:
-    """Return what ``release --dry-run --json`` prints."""
+    """Return the figures of ``release --dry-run --json``."""
     return {
         "dry_run": True,
         "completed": found.completed,
@@ -234,7 +236,7 @@ def _skipped(skipped: Skipped) -> dict[str, str | None]:
 
 
 def release_figures(release: Release, results: Results) -> dict[str, Any]:
-    """Return what ``release --json`` prints, with the rows by analyst and name."""
+    """Return the figures of ``release --json``, with the rows by analyst and name."""
     certified = release.certified()
     failed = [
         {"analyst": analyst, "query": query, "code": error.code, "message": str(error)}
@@ -251,18 +253,18 @@ def release_figures(release: Release, results: Results) -> dict[str, Any]:
 
 
 def query_figures(release: Release, result: Result) -> dict[str, Any]:
-    """Return what ``query --json`` prints."""
+    """Return the figures of ``query --json``."""
     meaning = {"error_meaning": release.asked.domain.error_meaning}
     return _budget(release) | meaning | {"result": as_json(result)}
 
 
 def result_figures(result: Result) -> dict[str, Any]:
-    """Return what ``query --json`` prints for EXPLAIN, which needs no release."""
+    """Return the figures of ``query --json`` for EXPLAIN, which needs no release."""
     return {"result": as_json(result)}
 
 
 def staged_figures(analyst: str, listed: Result) -> dict[str, Any]:
-    """Return what ``staged --json`` prints: what an analyst has handed in."""
+    """Return the figures of ``staged --json``: the statements that an analyst has handed in."""
     names = [name for name, _ in listed.columns]
     return {
         "analyst": analyst,
@@ -294,7 +296,7 @@ def _processing(release: Release) -> dict[str, Any]:
 
 
 def ledger_figures(ledger: Ledger) -> dict[str, Any]:
-    """Return what ``ledger --json`` prints."""
+    """Return the figures of ``ledger --json``."""
     return {
         "budget": str(ledger.budget),
         "spent": str(ledger.spent),

@@ -1,6 +1,6 @@
 """Progress: what is under way and how much is left, on a terminal or in a notebook.
 
-Whoever works calls back with the name of a stage as it begins.  ``"selecting: 2 of 5 analysts"``
+A long task calls back with the name of a stage as it begins.  ``"selecting: 2 of 5 analysts"``
 says how far the stage itself is: two fifths of it are done.
 """
 

@@ -24,6 +24,7 @@ from sqlmadp.mechanism.fairness import AT_CAP, Cap
 from sqlmadp.private import Ledger
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import TINY, Accuracy, Certificate
+from sqlmadp.release.check import most_seconds
 from sqlmadp.release.preview import DryRun, Previews
 from sqlmadp.release.release import Release, Results
 
@@ -43,7 +44,8 @@ def show_checked(asked: BoundPlan) -> None:
     console().print(
         f"{asked.plan.path}: {'1 query' if count == 1 else f'{count:,} queries'} of "
         f"{_analysts(asked)} {'is' if count == 1 else 'are'} in order; "
-        f"{asked.domain.cells:,} cells; no record was read",
+        f"{asked.domain.cells:,} cells; no record was read. 'plan' and 'release' take at most "
+        f"about {most_seconds(asked):,} s of processor time each",
         markup=False,
     )
 
@@ -336,7 +338,7 @@ class Header:
 
     title: str
     right: bool = False
-    """Whether the column holds numbers: aligned to the right, and never folded."""
+    """Whether the column has numbers: aligned to the right, and never folded."""
     joined: bool = False
     """Whether the column belongs to the one before it and stays beside it."""
 
@@ -359,7 +361,7 @@ class Grid:
         return grid
 
     def add(self, *cells: str | Text) -> None:
-        """Add a row; text of any kind is shown on one line, whatever characters it holds."""
+        """Add a row; text is shown on one line, whatever its characters."""
         self.rows.append([c if isinstance(c, Text) else Text(visible(c)) for c in cells])
 
     def show(self, screen: Console) -> None:

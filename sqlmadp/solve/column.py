@@ -62,7 +62,7 @@ class Column:
         if part not in self._missed and self.finest.refines(part):
             self._missed[part] = None
         elif part not in self._missed:
-            left = sparse.csr_array(part.over(self.finest) @ self.finest.functions - part.functions)
+            left = self.finest.missed_of(part)
             left.data[np.abs(left.data) < NEGLIGIBLE] = 0
             left.eliminate_zeros()
             self._missed[part] = left if left.nnz else None

@@ -339,7 +339,7 @@ class ProductSolution:
             raise NotCoveredError(NOT_COVERED)
         for column, own in zip(rows.scope, rows.parts, strict=True):
             finer = self.finest[column]
-            missed = abs(own.over(finer) @ finer.functions - own.functions)
+            missed = abs(finer.missed_of(own))
             if missed.nnz and missed.max() > NEGLIGIBLE:
                 raise NotCoveredError("the query tells values apart that were measured together")
         return rows

@@ -115,7 +115,7 @@ def is_count_star(call: Call) -> bool:
 
 
 def describe(node: Node) -> Aggregate:
-    """Return what a resolved call of an aggregate is worked out from."""
+    """Return a resolved call of an aggregate with the pieces that it is worked out from."""
     call = call_of(node)
     if call is None:
         raise TypeError("only a call of an aggregate can be described")
@@ -124,9 +124,7 @@ def describe(node: Node) -> Aggregate:
     given = [] if is_count_star(call) else list(call.arguments)
     fraction: Node | None = None
     descending = False
-    if (
-        call.orders
-    ):  # WITHIN GROUP (ORDER BY value): the fraction is what stands in the parentheses.
+    if call.orders:  # WITHIN GROUP (ORDER BY value): the argument is the fraction.
         descending = bool(call.orders[0].args.get("desc"))
         fraction = given[0] if given else None
         given = [call.orders[0].this]

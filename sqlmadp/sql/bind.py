@@ -27,13 +27,14 @@ from sqlmadp.sql.bound import BoundQuery, PrivateBlock
 from sqlmadp.sql.evaluate import EvaluationError, Evaluator, ManyValuesError, SlowExpressionError
 from sqlmadp.sql.grammar import DUCKDB
 from sqlmadp.sql.groups import TooManyCellsError, TooManyGroupsError
+from sqlmadp.sql.growth import LONGEST, overgrown
 from sqlmadp.sql.hints import undeclared_values
-from sqlmadp.sql.limits import DEFAULT, LONGEST, Limits, advice, overgrown
+from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.linear import Kind, Tables, crossed_rows, shape_of
 from sqlmadp.sql.predicate import conjuncts, cuts_of, pieces, uses
 from sqlmadp.sql.read import Reading, deep_recursion
 from sqlmadp.sql.resolve import Resolved
-from sqlmadp.sql.sandbox import ResultColumns, explain
+from sqlmadp.sql.sandbox import ResultColumns, explain, quote
 from sqlmadp.sql.split import Divided, divide
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Made, Node, column_names, parts_of, span, text
@@ -112,7 +113,9 @@ def _bind_each(
                 _require_cuts(resolved, statement, evaluator)
             parts[place] = divided, columns
         except SqlError as error:
-            problems[place] = error.problems
+            problems[place] = tuple(
+                _with_quotes(problem, statement, evaluator.domain) for problem in error.problems
+            )
     _prepare([divided for divided, _ in parts.values()], evaluator)
     for place, (divided, columns) in parts.items():
         try:
@@ -227,7 +230,7 @@ def _too_many_groups(statement: Statement, groups: int, limit: int) -> SqlError:
 
 
 def _remedy(message: str) -> str:
-    """Return what to do about an expression that fails."""
+    """Return a remedy for an expression that fails."""
     if "date field" in message:
         return "Dates are written as '2024-01-31'."
     if "Could not convert string" in message:
@@ -282,7 +285,7 @@ def _cuts_of(
 def _cut_places(
     resolved: Resolved, statement: Statement, evaluator: Evaluator
 ) -> list[tuple[str, float]]:
-    """Return where real columns are told apart, or refuse what tells them apart everywhere."""
+    """Return where real columns are cut, or refuse an expression that differs everywhere."""
     if all(column.type != "real" for column in evaluator.domain.columns):
         return []
     found = [
@@ -314,6 +317,21 @@ def _evaluate(
 
 MOST_STATEMENTS = 1000
 """Statements bound in one sandbox, which remembers a little of each."""
+
+
+def _with_quotes(problem: Problem, statement: Statement, domain: Domain) -> Problem:
+    """Return a mistake in the syntax with the names that lack double quotes, if any do."""
+    if problem.code != "syntax" or problem.hint:
+        return problem
+    declared = [domain.table, *(column.name for column in domain.columns)]
+    text = statement.text.casefold()
+    missing = [
+        quote(name)
+        for name in (*declared, *(table.name for table in domain.public))
+        if not name.isidentifier() and name.casefold() in text.replace(quote(name).casefold(), "")
+    ]
+    hint = f"Such names are written in double quotes: {', '.join(missing)}." if missing else ""
+    return replace(problem, hint=hint)
 
 
 class Binder:

@@ -51,7 +51,7 @@ COUNT = (Term(1.0, {}),)
 """What COUNT(*) adds up."""
 
 MERGED = 16
-"""Take columns to be a joint one if that leaves at most one vertex in so many.  Single columns are
+"""Join columns into one if that leaves at most one vertex in 16.  Single columns are
 shared with statements that ask about them alone; ``a < b`` is joint from six values each on."""
 
 JOINT_VALUES = 2**20
@@ -157,7 +157,7 @@ def _cell_rows(
 
 def _merged(table: Factor, kept: Collection[str]) -> Factor:
     """Return a table of several columns as one of a joint column if far fewer vertices are left."""
-    sizes = [len(part.pieces) for part in table.partitions]
+    sizes = [part.values for part in table.partitions]
     if len(sizes) < 2 or math.prod(sizes) > JOINT_VALUES or not set(kept).isdisjoint(table.columns):
         return table
     values, numbers = np.unique(table.values, return_inverse=True)
@@ -197,7 +197,8 @@ class _Column:
 
     def coefficients(self, vector: Floats) -> Floats:
         """Return a function of the cells as coefficients of the vertices."""
-        return np.asarray(vector @ self.part.evaluation)
+        values, coefficients = self.part.evaluation
+        return np.asarray(vector[values] @ coefficients)
 
 
 def _combinations(

@@ -47,14 +47,14 @@ class BoundPiece:
     rows: tuple[Rows, ...]
     """One for each grouping set, in the order of the groups, in plain units."""
     argument: Argument | None = None
-    """What a histogram tells apart."""
+    """The values that a histogram counts."""
     bounds: tuple[float, float] = (math.nan, math.nan)
     """The smallest and largest value that one record can add to a sum."""
     coarser: tuple[Rows, ...] = ()
     """Of an ordered histogram: the same over ever wider ranges of values.  They are asked for too:
     a quantile is a matter of running counts, and these are sums of few ranges."""
     merged: int = 1
-    """How many neighbouring values a histogram tells together."""
+    """How many neighbouring values a histogram counts as one."""
 
     @property
     def width(self) -> int:
@@ -78,7 +78,7 @@ class BoundAggregate:
     """Whether the result is a list, one value per fraction."""
     descending: bool = False
     empty: NDArray[np.bool_] | None = None
-    """Of SUM and COUNT_IF: the groups that no cell lies in, so that it is NULL for any table."""
+    """Of SUM and COUNT_IF: the groups without any cell, which are NULL for every table."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -211,6 +211,11 @@ def _reason(node: Node, dialect: str, types: Types) -> str | None:
         isinstance(node.this, exp.Literal) and node.this.is_string and node.to.this in _DATES
     ):
         return f"casts round and cut differently in {dialect} and DuckDB"
+    if isinstance(node, (exp.Add, exp.Sub, exp.Mul)) and not _kinds_below(node, types) <= {
+        *_NUMBERS,
+        None,
+    }:
+        return f"arithmetic of anything but numbers is not the same in {dialect} and DuckDB"
     if isinstance(node, exp.Sum) and isinstance(node.parent, exp.Div):
         return f"the type of a sum that is divided is not the same in {dialect} and DuckDB"
     return None
@@ -296,7 +301,8 @@ def kind_of(node: Node | None, types: Types) -> Kind | None:  # noqa: PLR0912 - 
         case exp.Column():
             return types.of(node.name)
         case exp.Literal():
-            return None if node.is_string else "decimal" if "." in node.this else "integer"
+            whole = not node.is_string and node.this.isdigit() and int(node.this) < 2**63
+            return "integer" if whole else None if node.is_string else "decimal"
         case exp.Boolean() | exp.Predicate() | exp.Not() | exp.Connector() | exp.Is():
             return "boolean"
         case exp.Paren() | exp.Neg() | exp.Abs() | exp.Filter():

@@ -104,7 +104,7 @@ class Argument:
 
 
 def binned(argument: Argument, bins: int) -> Argument:
-    """Return an argument with neighbouring values merged into at most so many, the middle ones."""
+    """Return an argument with neighbouring values merged into ``bins``, named by the middle."""
     count = len(argument.numbers)
     width = -(-count // bins)
     middles = np.minimum(np.arange(0, count, width) + (width - 1) // 2, count - 1)
@@ -182,7 +182,7 @@ class Evaluator:
         return self._arguments[key]
 
     def terms(self, node: Node) -> Terms | None:
-        """Return what is summed as products of functions of single columns; None if it is none.
+        """Return an expression as a sum of products of single columns; None if it is none.
 
         DuckDB has the last word: on the cells where the functions are smallest and largest, and
         where they are NULL, the products must be what DuckDB makes of the whole expression.
@@ -343,7 +343,7 @@ class Evaluator:
         return np.array([np.nan if value is None else value for (value,) in rows])
 
     def remembered(self, node: Node, work: Callable[[], list[float]]) -> list[float]:
-        """Return what ``work`` finds out about an expression, and find it out once."""
+        """Return the result of ``work`` on an expression, which runs once."""
         key = text(node)
         if key not in self._found:
             self._found[key] = work()

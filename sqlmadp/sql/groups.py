@@ -72,8 +72,8 @@ class Factor:
             columns.append(name)
             if groups.size == partition.size:
                 groups = partition
-            elif partition.size < len(partition.pieces):  # Its groups are not the values.
-                groups = groups.restricted(partition.pieces)
+            elif partition.size < partition.values:  # Its groups are not the values.
+                groups = groups.composed(partition)
             partitions.append(groups)
             axis += 1
         return Factor(tuple(columns), tuple(partitions), values)
@@ -117,7 +117,7 @@ def _spread(factor: Factor, columns: tuple[str, ...], finest: dict[str, Partitio
     values = factor.values
     for axis, (name, partition) in enumerate(zip(factor.columns, factor.partitions, strict=True)):
         if partition.size != finest[name].size:  # Finer by refinement, so equal when as large.
-            values = values.take(partition.pieces[finest[name].first_values], axis=axis)
+            values = values.take(partition.runs.at(finest[name].first_values)[0], axis=axis)
     present = {name: axis for axis, name in enumerate(factor.columns)}
     values = values.transpose([present[name] for name in columns if name in present])
     return values.reshape([finest[name].size if name in present else 1 for name in columns])

@@ -149,6 +149,20 @@ def counts(domain: Domain, column: str | None = None) -> str:
     return f"SELECT {key}, COUNT(*) FROM {table} GROUP BY {key}"
 
 
+def pivoted(domain: Domain) -> str:
+    """Return the advice to write one column per value."""
+    found = [column for column in domain.columns if column.values]
+    if not found:
+        return f"Count by group: {counts(domain)}."
+    key, value = shown_name(found[0].name), found[0].values[0]
+    shown = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+    table = shown_name(domain.table)
+    return (
+        "Write one column per value: "
+        f"SELECT COUNT(*) FILTER (WHERE {key} = {shown}) AS first FROM {table}."
+    )
+
+
 def running_counts(domain: Domain) -> str:
     """Return a window over answers."""
     found = [column for column in domain.columns if column.type != "real"]

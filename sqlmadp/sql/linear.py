@@ -1,4 +1,4 @@
-"""Which result columns are linear in the answers, told from the statement alone.
+"""Which result columns are linear in the answers, by the statement alone.
 
     FREE      the same whatever the answers are: keys, constants, RANK() over keys
     LINEAR    a sum of answers, each times a number that is FREE: COUNT(*) - 2 * SUM(age),
@@ -80,7 +80,7 @@ class Scope:
     """The expressions of one SELECT."""
 
     def __init__(self, source: Relation, subquery: Callable[[Node], Relation]) -> None:
-        """Look at expressions over ``source``; ``subquery`` tells of the queries inside them."""
+        """Look at expressions over ``source``; ``subquery`` analyses the queries inside them."""
         self._source, self._query = source, subquery
         self.aliases: dict[str, Kind] = {}
 
@@ -393,7 +393,7 @@ def _starred(item: Node, source: Relation) -> list[KindColumn]:
     ]
 
 
-# How many rows joins without a condition make of answers, told before they do: five blocks of a
+# How many rows joins without a condition make of answers, known before they run: five blocks of a
 # hundred groups each, one beside the other in FROM, make ten thousand million rows.  A join with a
 # condition, or under a WHERE, is taken to have as many rows as its larger side; should it have
 # more, the limit of time over answers ends it.

@@ -193,7 +193,7 @@ _FAN, _AT_ONCE = 64, 4096
 
 @dataclass(frozen=True)
 class Use:
-    """One place where a real column is told apart."""
+    """One place where an expression depends on a real column."""
 
     column: str
     expression: Node
@@ -202,7 +202,7 @@ class Use:
 
 
 def uses(node: Node, statement: Statement, domain: Domain) -> Iterator[Use]:
-    """Yield where an expression tells the values of real columns apart; refuse other uses."""
+    """Yield where an expression depends on real columns; refuse uses that cannot be cut."""
     if not any(domain.column(name).type == "real" for name in column_names(node)):
         return
     name = _chain(node, domain)
@@ -287,7 +287,7 @@ def _type(node: exp.Cast) -> str:
 
 
 def _is_stepped(node: Node) -> bool:
-    """Return whether a chain takes few values, so that it can be told where they change."""
+    """Return whether a chain takes few values, so that its steps can be found."""
     if isinstance(node, exp.Cast) and _type(node) in _STEP_TYPES:
         return True
     return _name(node) in _STEPS or any(_is_stepped(child) for child in children(node))

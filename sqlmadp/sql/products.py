@@ -154,7 +154,7 @@ def null_parts(node: Node) -> list[Node]:
 
 
 def _taken_apart(node: Node) -> _Sum | None:
-    """Return what an expression is the sum of; None if it cannot be taken apart."""
+    """Return an expression as a sum of products; None if it cannot be taken apart."""
     number = _number(node)
     if number is not None:
         return _Sum([_Product(number)], [_Product(1.0)])

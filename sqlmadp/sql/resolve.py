@@ -69,7 +69,7 @@ class Resolved:
 
     @property
     def pieces(self) -> list[Piece]:
-        """Return what the aggregates are worked out from, each once."""
+        """The pieces that the aggregates are worked out from, each once."""
         unique = {piece.key: piece for a in self.aggregates for piece in a.pieces}
         return list(unique.values())
 

@@ -13,7 +13,8 @@ from typing import TypeVar
 from sqlglot import exp
 
 from sqlmadp.sql.check import QUERIES, ExpressionChecker, has_only_known_arguments
-from sqlmadp.sql.limits import Limits, advice, check_growth
+from sqlmadp.sql.growth import check_growth
+from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.names import Field, Records, resolved
 from sqlmadp.sql.sandbox import Sandbox
 from sqlmadp.sql.statements import Statement
@@ -23,7 +24,7 @@ from sqlmadp.table.domain import Domain
 Made = TypeVar("Made", bound=exp.Expr)
 
 _REPLACED = 2
-"""How often a part counts that an alias stands for: it is looked at more often than others."""
+"""A part that replaces an alias counts twice: it is visited more often than others."""
 
 
 class SelectChecker(ExpressionChecker):
@@ -197,7 +198,7 @@ def expressions(select: exp.Select) -> list[Node]:
 
 
 def group_parts(select: exp.Select) -> list[Node]:
-    """Return what a SELECT groups by, whatever the grouping sets."""
+    """Return the keys of a SELECT, whatever the grouping sets."""
     group = select.args.get("group")
     found: list[Node] = []
     pending = list(reversed(group.expressions)) if group is not None else []

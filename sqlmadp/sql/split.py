@@ -21,7 +21,8 @@ from sqlglot import exp
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql import hints
 from sqlmadp.sql.check import QUERIES, has_only_known_arguments
-from sqlmadp.sql.limits import Limits, check_growth
+from sqlmadp.sql.growth import check_growth
+from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.linear import unchosen
 from sqlmadp.sql.names import Field, Public, Records, declared, resolved
 from sqlmadp.sql.resolve import PENDING, Resolved, Resolver
@@ -115,7 +116,7 @@ class _Divider(SelectChecker):
         elif isinstance(node, exp.Query) and has_only_known_arguments(node, QUERIES):
             return True
         elif node.args.get("pivots"):
-            self.refuse("pivot", "PIVOT is not supported")
+            self.refuse("pivot", "PIVOT is not supported", hints.pivoted(self.domain))
         else:
             self.refuse("syntax", "this form of query is not supported")
         return False
@@ -151,7 +152,7 @@ class _Divider(SelectChecker):
     def _ctes(
         self, given: exp.With | None, ctes: Sources
     ) -> tuple[dict[str, Source], exp.With | None]:
-        """Return what the names of WITH stand for, and those that stay in the statement."""
+        """Return the sources that WITH names, and the WITH clause that stays in the statement."""
         known, kept = dict(ctes), []
         if given is not None and given.recursive:
             self.refuse("recursive-cte", "recursive CTEs are not supported")
@@ -270,7 +271,7 @@ class _Divider(SelectChecker):
     # FROM.
 
     def _from(self, node: exp.Select, ctes: Sources) -> tuple[Source | None, list[Node]]:
-        """Return what a FROM clause reads, and its joins if it reads answers."""
+        """Return the source of a FROM clause, and its joins if it reads answers."""
         reads = node.args.get("from_")
         if reads is None:
             return Answers(exp.Table()), []
@@ -279,7 +280,7 @@ class _Divider(SelectChecker):
     def _folded(
         self, left: Source | None, joins: Iterable[exp.Join], ctes: Sources
     ) -> tuple[Source | None, list[Node]]:
-        """Return what a relation becomes by its joins, from left to right."""
+        """Return the source that a relation and its joins make, from left to right."""
         kept: list[Node] = []
         for join in joins:
             right = self._relation(join.this, ctes)
@@ -302,14 +303,14 @@ class _Divider(SelectChecker):
         return left, kept
 
     def _relation(self, table: Node, ctes: Sources) -> Source | None:
-        """Return what one table of a FROM clause is; None if it has mistakes."""
+        """Return the source that one table of a FROM clause is; None if it has mistakes."""
         at = span(table)
         if table.args.get("sample") or isinstance(table, exp.TableSample):
             self.refuse(
                 "sample", "sampling is not supported: it is not the same every time", "", at
             )
         elif table.args.get("pivots"):
-            self.refuse("pivot", "PIVOT is not supported", self._known_tables(), at)
+            self.refuse("pivot", "PIVOT is not supported", hints.pivoted(self.domain), at)
         elif isinstance(table, exp.Table) and isinstance(table.this, exp.Func):
             self.refuse(
                 "table-function", "table functions are not supported", self._known_tables(), at

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.strategy.integers import Strategy
-from sqlmadp.table.partition import Floats, Integers, Partition, common
+from sqlmadp.table.partition import Floats, Integers, Partition, Runs, common
 from sqlmadp.table.products import Products, along_each
 from sqlmadp.table.rows import Rows, Scope, lifting
 
@@ -110,9 +110,13 @@ class StrategyCache:
 
 
 class _Partition(msgspec.Struct, array_like=True):
+    starts: bytes
     pieces: bytes
     steps: bytes
+    slopes: bytes
+    """Of every run."""
     degrees: bytes
+    values: int
     unit: int
 
 
@@ -158,10 +162,11 @@ def _encoded(entry: Entry) -> bytes:
             places = [partitions[part.key][0] for part in block.parts]
             rows.append(_written([columns[name] for name in block.scope], places, block))
         strategies.append(_Strategy(strategy.total, rows))
-    written = [
-        _Partition(_bytes(p.pieces), _bytes(p.steps), _bytes(p.degrees), p.unit)
-        for _, p in partitions.values()
-    ]
+    written = []
+    for _, part in partitions.values():
+        starts, pieces, steps, slopes = map(_bytes, part.runs.arrays)
+        degrees = _bytes(part.degrees)
+        written.append(_Partition(starts, pieces, steps, slopes, degrees, part.values, part.unit))
     content = _Content(names, written, strategies, list(entry.words))
     return zlib.compress(msgspec.msgpack.encode(content), level=1)
 
@@ -203,7 +208,7 @@ def _decoded(content: bytes, columns: Mapping[str, int]) -> Entry:
         blocks = tuple(_read(rows, found.names, partitions) for rows in each.blocks)
         for block in blocks:
             for name, part in zip(block.scope, block.parts, strict=True):
-                _require(columns.get(name) == len(part.pieces))
+                _require(columns.get(name) == part.values)
         _require(each.total > 0 and columns_sum_to(each.total, blocks))
         strategies.append(Strategy(blocks, each.total))
     return Entry(tuple(strategies), tuple(found.words))
@@ -211,13 +216,22 @@ def _decoded(content: bytes, columns: Mapping[str, int]) -> Entry:
 
 def _read_partition(given: _Partition) -> Partition:
     """Return pieces that are numbered by their first value; no others are a partition."""
-    pieces, steps, degrees = (_numbers(n) for n in (given.pieces, given.steps, given.degrees))
-    _require(len(pieces) == len(steps) > 0 and 1 <= given.unit < 2**62)
-    _require(np.array_equal(Partition.flat(pieces).pieces, pieces))
-    _require(len(degrees) == pieces.max() + 1 and degrees.min() >= 0 and degrees.max() <= 2)
-    _require(steps.min() >= 0 and steps.max() <= given.unit)
-    _require(not steps[degrees[pieces] == 0].any())
-    return Partition(pieces, steps, degrees, given.unit)
+    arrays = (given.starts, given.pieces, given.steps, given.slopes, given.degrees)
+    starts, pieces, steps, slopes, degrees = map(_numbers, arrays)
+    _require(len(starts) == len(pieces) == len(steps) == len(slopes) > 0)
+    _require(starts[0] == 0 and (np.diff(starts, append=given.values) > 0).all())
+    _require(1 <= given.unit < 2**62)
+    numbers, first = np.unique(pieces, return_index=True)
+    _require(np.array_equal(numbers, np.arange(len(degrees))) and (np.diff(first) > 0).all())
+    _require(degrees.min() >= 0 and degrees.max() <= 2)
+    runs = Runs(starts, pieces, steps, slopes, given.values)
+    last = steps.astype(object) + slopes.astype(object) * (runs.lengths - 1)  # Of any size.
+    _require(min(steps.min(), last.min()) >= 0 and max(steps.max(), last.max()) <= given.unit)
+    flat = degrees[pieces] == 0
+    _require(not (steps[flat].any() or slopes[flat].any()))
+    found = Partition.of_runs(runs, degrees, given.unit)
+    _require(found == Partition.of_runs(runs.longest, degrees, given.unit))
+    return found
 
 
 def _read(given: _Rows, names: Sequence[str], partitions: Sequence[Partition]) -> Rows:
@@ -271,7 +285,7 @@ def columns_sum_to(total: int, blocks: Sequence[Rows]) -> bool:
         pieces: dict[Scope, Floats] = {(): sums}
         parts = dict(zip(block.scope, block.parts, strict=True))
         for axis, name in enumerate(block.scope):
-            at_first = parts[name].functions[:, [0]].toarray()[:, 0]
+            at_first = parts[name].functions_at(np.zeros(1, np.int64)).toarray()[:, 0]
             for known, table in list(pieces.items()):
                 first = np.expand_dims(np.tensordot(table, at_first, (axis, 0)), axis)
                 pieces[known] = first

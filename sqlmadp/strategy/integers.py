@@ -21,7 +21,7 @@ from sqlmadp.solve.products import solution_of
 from sqlmadp.strategy.search import Top
 from sqlmadp.table.joint import has_joint
 from sqlmadp.table.partition import Floats, Integers, Partition
-from sqlmadp.table.rows import Rows
+from sqlmadp.table.rows import Rows, column_labels
 
 TOTAL = 1 << 24
 """What every column of a strategy sums to: weights have some seven digits."""
@@ -93,16 +93,19 @@ def rounded(
 
 
 def _fixed(rows: Rows, weight: int, grain: int) -> Rows:
-    """Return given rows as integers; what a column lacks goes to the vertex's own row."""
+    """Return given rows as integers; what a column lacks goes to a row of it and its equals."""
     if rows.plain:
         return Rows(rows.scope, rows.parts, weight)
-    matrix = rows.matrix
+    groups = Partition.flat(column_labels(rows.matrix))
+    matrix = sparse.csr_array(rows.matrix[:, groups.first_values])
     several = matrix[np.diff(matrix.indptr) > 1]
     whole = np.trunc(several.data * (weight // grain)).astype(np.int64) * grain
     across = sparse.csr_array((whole, several.indices, several.indptr), shape=several.shape)
     across.eliminate_zeros()
     alone = weight - np.asarray(abs(across).sum(axis=0)).reshape(-1)
-    return Rows.of_weights(rows.scope, rows.parts, alone, across)
+    own = sparse.diags_array(alone, dtype=np.int64, format="csr")[np.flatnonzero(alone)]
+    stacked = sparse.csr_array(sparse.vstack([own, across]))
+    return Rows.of(rows.scope, rows.parts, sparse.csr_array(stacked[:, groups.pieces]))
 
 
 def grain_of(block: Rows, total: int) -> int:
@@ -122,7 +125,7 @@ def opened(block: Rows, asked: Rows) -> Rows:
     That costs its owner nothing and helps whoever asks about them; nobody asks about the
     combinations of a joint column.
     """
-    cells = math.prod(len(part.pieces) for part in block.parts)
+    cells = math.prod(part.values for part in block.parts)
     if cells > OPENED_CELLS or has_joint(block.scope):
         return block
     parts, places = [], []
@@ -154,7 +157,7 @@ def _split_vertices(part: Partition, unasked: np.ndarray) -> tuple[Partition, In
     apart = np.isin(part.pieces, pieces)
     if apart.sum() <= len(pieces):
         return part, np.arange(part.size)
-    labels = np.where(apart, len(part.degrees) + np.arange(len(part.pieces)), part.pieces)
+    labels = np.where(apart, len(part.degrees) + np.arange(part.values), part.pieces)
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)

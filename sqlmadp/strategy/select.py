@@ -38,8 +38,8 @@ from sqlmadp.strategy.layout import (
 from sqlmadp.strategy.p_identity import gram_over_vertices, interchangeable, p_identity, total_row
 from sqlmadp.strategy.search import FEWEST_STEPS, WORK, Search, Top, UnmeasuredError
 from sqlmadp.table.joint import declared, has_joint
-from sqlmadp.table.partition import Floats
-from sqlmadp.table.rows import Rows
+from sqlmadp.table.partition import Floats, Partition
+from sqlmadp.table.rows import Rows, column_labels
 
 SEARCHED_VERTICES = 1024
 """Search for rows across the vertices of a block up to this many."""
@@ -248,6 +248,32 @@ def _of_layout(blocks: Sequence[Rows], asked: Asked) -> Iterator[Candidate]:
         grown.append(rows if rows is not None and len(rows) else None)
     if any(rows is not None for rows in grown):
         yield from _balanced(blocks, grown, asked)
+    joint: list[Top] = [
+        None if gram is None else _over_groups(block)
+        for block, gram in zip(blocks, grams, strict=True)
+    ]
+    if any(rows is not None for rows in joint):
+        both = zip(joint, grown, strict=True)
+        yield from _balanced(
+            blocks, [own if own is not None else rows for own, rows in both], asked
+        )
+
+
+def _over_groups(block: Rows) -> Rows | None:
+    """Return p-Identity rows over groups of vertices that no query tells apart; None if all are.
+
+    Ranges of two columns tell all values of each apart, but few of their combinations.
+    """
+    groups = Partition.flat(column_labels(block.matrix))
+    if groups.size == block.size:
+        return None
+    matrix = sparse.csr_array(block.matrix[:, groups.first_values])
+    gram = np.asarray((matrix.T @ matrix).toarray(), dtype=np.float64)
+    above = p_identity(gram, interchangeable(gram, gram.shape[:1]))
+    sums = 1 + above.sum(axis=0)
+    rows = sparse.vstack([sparse.diags_array(1 / sums), sparse.csr_array(above / sums)])
+    spread = sparse.csr_array(sparse.csr_array(rows)[:, groups.pieces])
+    return Rows(block.scope, block.parts, 0, spread)
 
 
 def _balanced(blocks: Sequence[Rows], rows: list[Top], asked: Asked) -> Iterator[Candidate]:

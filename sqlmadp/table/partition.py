@@ -15,6 +15,10 @@ whole numbers, and its weights on the piece's vertices are the Bernstein polynom
     degree 0:  1        degree 1:  1 - t, t        degree 2:  (1 - t)^2, 2 t (1 - t), t^2
 
 which are not negative and sum to 1.  All pieces of a partition share one ``unit``.
+
+A price in cents has millions of values, but few *runs* of consecutive values that are in one piece
+with steps along a line.  Partitions of wide columns are kept as runs, and everything about them is
+worked out at the ends of runs alone.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -56,6 +60,9 @@ times as many integers as there are labels."""
 AT_ONCE = 2**16
 """Compare this many values with a polynomial at once: a column may have millions."""
 
+MAX_STEPS = 2**40
+"""Look for at most this many whole steps along a piece."""
+
 CURVED_VALUES = 1024
 """Let steps be any function of a column of at most this many values.  Those of a wide column are
 written into a statement as a few straight runs: its squares lie on a parabola, not on a ramp."""
@@ -64,35 +71,151 @@ MIN_STRETCH, MAX_BENDS = 32, 16
 """Cut a column of at least this many values where its functions bend, at no more than 16 places."""
 
 
-KEPT_VALUES = 2**23
-"""Keep partitions of at most this many values in all, to find them again: commands make the same
-ones many times over.  A column of prices may have millions of values."""
+KEPT_RUNS = 2**22
+"""Keep partitions of at most this many runs in all, to find them again: commands make the same ones
+many times over."""
+
+WIDE = 4096
+"""Keep a column of more values than this as runs: 2,000,001 prices take 32 MB otherwise, in every
+one of some 20 partitions."""
+
+WRITTEN_OUT = 64
+"""Look at every value of a run of at most this many, and at a few values of a longer one."""
 
 
 @dataclass(frozen=True, eq=False)
+class Runs:
+    """Consecutive values in one piece, with steps along a line, from left to right."""
+
+    starts: Integers
+    """The first value of every run."""
+    pieces: Integers
+    steps: Integers
+    """Of the first value."""
+    slopes: Integers
+    """By how much the steps of each value exceed those of the one before."""
+    count: int
+    """The number of values."""
+
+    @classmethod
+    def of(cls, values: Integers, pieces: Integers, steps: Integers, count: int) -> Runs:
+        """Return the longest runs.
+
+        Between two ``values`` that are not neighbours, everything goes on along a line that begins
+        before and ends after them.
+        """
+        begins = np.ones(len(values), dtype=bool)
+        begins[1:] = pieces[1:] != pieces[:-1]
+        bent = np.zeros(len(values), dtype=bool)
+        bent[2:] = (np.diff(steps, 2) != 0) & (values[2:] - values[:-2] == 2)
+        bent[2:] &= ~begins[1:-1] & ~begins[2:]
+        # A run begins at a bend; its second value is then on a line with the first in any case.
+        places = np.flatnonzero(bent)
+        apart = np.flatnonzero(np.diff(places, prepend=-2) > 1)
+        rank = np.arange(len(places)) - np.repeat(apart, np.diff(apart, append=len(places)))
+        begins[places[rank % 2 == 0]] = True
+        first = np.flatnonzero(begins)
+        second = np.minimum(first + 1, len(values) - 1)
+        far = np.where(begins[second], 1, values[second] - values[first])
+        slopes = np.where(begins[second], 0, steps[second] - steps[first]) // np.maximum(far, 1)
+        return cls(values[first], pieces[first], steps[first], slopes, count)
+
+    @property
+    def arrays(self) -> tuple[Integers, Integers, Integers, Integers]:
+        """What the runs are made of."""
+        return self.starts, self.pieces, self.steps, self.slopes
+
+    @property
+    def longest(self) -> Runs:
+        """The same as the longest runs, which are the same however the runs were cut."""
+        values = _outline(self.starts, self.count)
+        return Runs.of(values, *self.at(values), self.count)
+
+    @cached_property
+    def lengths(self) -> Integers:
+        """The number of values of every run."""
+        return np.diff(self.starts, append=self.count)
+
+    def at(self, values: Integers) -> tuple[Integers, Integers]:
+        """Return pieces and steps of some values."""
+        run = np.searchsorted(self.starts, values, side="right") - 1
+        return self.pieces[run], self.steps[run] + self.slopes[run] * (values - self.starts[run])
+
+
 class Partition:
     """The vertices of one column, and where every value lies between them."""
 
-    pieces: Integers
-    """The piece of every value; pieces are numbered by their first value."""
-    steps: Integers
-    """How far along its piece every value lies, from 0 to ``unit``; 0 where the degree is 0."""
     degrees: Integers
     """The degree of every piece: one vertex less than it has."""
-    unit: int = 1
+    unit: int
     """Steps from one end of a piece to the other."""
+
+    def __init__(self, pieces: Integers, steps: Integers, degrees: Integers, unit: int = 1) -> None:
+        """Take the piece and steps of every value; see `pieces` and `steps`."""
+        self.degrees, self.unit = degrees, unit
+        self._given: tuple[Integers, Integers] | None = (pieces, steps)
+        sound = len(pieces) == len(steps) and pieces.dtype == steps.dtype == np.int64
+        if sound and len(pieces) > WIDE:
+            self.runs = Runs.of(np.arange(len(pieces)), pieces, steps, len(pieces))
+            self._given = None
+
+    @classmethod
+    def of_runs(cls, runs: Runs, degrees: Integers, unit: int = 1) -> Partition:
+        """Return the partition with these runs; pieces are numbered by their first value."""
+        found = cls.__new__(cls)
+        found.degrees, found.unit, found.runs = degrees, unit, runs
+        found._given = None
+        if runs.count <= WIDE:
+            found._given = runs.at(np.arange(runs.count))
+        return found
+
+    @cached_property
+    def runs(self) -> Runs:
+        """The values as runs."""
+        assert self._given is not None
+        pieces, steps = self._given
+        return Runs.of(np.arange(len(pieces)), pieces, steps, len(pieces))
+
+    @property
+    def pieces(self) -> Integers:
+        """The piece of every value; pieces are numbered by their first value."""
+        if self._given is not None:
+            return self._given[0]
+        return np.repeat(self.runs.pieces, self.runs.lengths)
+
+    @property
+    def steps(self) -> Integers:
+        """How far along its piece every value lies, from 0 to ``unit``; 0 where the degree is 0."""
+        if self._given is not None:
+            return self._given[1]
+        runs = self.runs
+        steps = np.repeat(runs.steps - runs.slopes * runs.starts, runs.lengths)
+        if runs.slopes.any():
+            steps += np.repeat(runs.slopes, runs.lengths) * np.arange(runs.count)
+        return steps
+
+    @property
+    def values(self) -> int:
+        """The number of values."""
+        return len(self._given[0]) if self._given is not None else self.runs.count
 
     @classmethod
     def flat(cls, labels: NDArray[np.integer]) -> Partition:
         """Return the partition that merges values of equal label and has no longer pieces."""
+        starts = _starts([labels != np.roll(labels, 1)])
+        return cls._flat_runs(starts, labels[starts], len(labels))
+
+    @classmethod
+    def _flat_runs(cls, starts: Integers, labels: NDArray[np.integer], count: int) -> Partition:
         pieces = renumbered(labels)
-        count = int(pieces.max(initial=-1)) + 1
-        return cls(pieces, _no_steps(len(pieces)), np.zeros(count, np.int64))
+        degrees = np.zeros(int(pieces.max(initial=-1)) + 1, np.int64)
+        none = np.zeros_like(pieces)
+        return cls.of_runs(Runs(starts, pieces, none, none, count), degrees)
 
     @classmethod
     def finest(cls, values: int) -> Partition:
         """Return the partition in which every value is a vertex."""
-        return cls(np.arange(values), _no_steps(values), np.zeros(values, np.int64))
+        return cls.flat(np.arange(values))
 
     @classmethod
     def of_functions(cls, rows: Floats, labels: Integers | None = None) -> Partition:
@@ -107,20 +230,7 @@ class Partition:
         given = np.zeros(rows.shape[1], dtype=np.int64) if labels is None else labels
         digest = hashlib.sha256(rows.data)
         digest.update(np.ascontiguousarray(given, dtype=np.int64).data)
-        return _worked_out_once(
-            ("functions", digest.digest()), lambda: cls._of_functions(rows, given)
-        )
-
-    @classmethod
-    def _of_functions(cls, rows: Floats, given: Integers) -> Partition:
-        counts = np.array([_few_distinct(row, max(FEW_VALUES)) for row in rows], dtype=np.int64)
-        found = []
-        for few in {(counts <= most).tobytes(): counts <= most for most in FEW_VALUES}.values():
-            apart = distinct_columns(rows[few], rows.shape[1], given)
-            found.append(_assembled(apart, rows[~few]))
-            if few.all():
-                break
-        return min(found, key=lambda part: part.size)
+        return _worked_out_once(("functions", digest.digest()), lambda: _of_functions(rows, given))
 
     @cached_property
     def size(self) -> int:
@@ -150,35 +260,51 @@ class Partition:
             digest.update(np.ascontiguousarray(part, dtype=np.int64).data)
         return digest.digest()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Partition) and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
+    @cached_property
+    def _content(self) -> tuple[object, ...]:
+        arrays = (*self.runs.arrays, self.degrees)
+        return self.runs.count, self.unit, *(array.tobytes() for array in arrays)
 
     @cached_property
+    def _hash(self) -> int:
+        return hash(self._content)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Partition) or self._hash != other._hash:
+            return False
+        return self._content == other._content
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
     def functions(self) -> sparse.csr_array:
         """One row per vertex, one column per value: not negative, every column sums to 1."""
-        return self.numerators.astype(np.float64) / float(self.denominator)
+        return self.functions_at(np.arange(self.values))
+
+    def functions_at(self, values: Integers) -> sparse.csr_array:
+        """Return the functions at some values only."""
+        return self._numerators_at(values).astype(np.float64) / float(self.denominator)
 
     @property
     def denominator(self) -> int:
         """The whole number that makes all weights whole: ``unit ** degree``."""
         return int(self.unit**self.degree)
 
-    @cached_property
+    @property
     def numerators(self) -> sparse.csr_array:
         """The functions times ``denominator``, in whole numbers."""
-        return self._numerators_at(np.arange(len(self.pieces)))
+        return self._numerators_at(np.arange(self.values))
 
     def _numerators_at(self, values: Integers) -> sparse.csr_array:
-        """Return the same at some values only."""
-        pieces = self.pieces[values]
+        pieces, all_steps = self.runs.at(values)
         degrees, firsts = self.degrees[pieces], self.first_vertices[pieces]
         rows, columns, data = [], [], []
         for degree in range(self.degree + 1):
             here = np.flatnonzero(degrees == degree)
-            steps = self.steps[values[here]]
+            steps = all_steps[here]
             rest = self.unit - steps
             scale = self.unit ** (self.degree - degree)
             for place in range(degree + 1):
@@ -192,49 +318,69 @@ class Partition:
         return found
 
     @cached_property
-    def evaluation(self) -> sparse.csr_array:
-        """The matrix from values of a function to its coefficients: one column per vertex.
+    def evaluation(self) -> tuple[Integers, sparse.csr_array]:
+        """A few values, and the matrix from what a function is there to its coefficients.
 
         The function must be known over the vertices: a polynomial of a piece's degree along every
-        piece.
+        piece.  The matrix has one row per value and one column per vertex.
         """
         flat = np.flatnonzero(self.degrees == 0)
-        rows, columns = [self.first_values[flat]], [self.first_vertices[flat]]
+        values, columns = [self.first_values[flat]], [self.first_vertices[flat]]
         data = [np.ones(len(flat))]
-        for piece in np.flatnonzero(self.degrees):
-            nodes, degree = self._nodes(int(piece)), int(self.degrees[piece])
-            inverse = np.linalg.inv(bernstein_basis(self.steps[nodes] / self.unit, degree))
-            vertices = self.first_vertices[piece] + np.arange(degree + 1)
-            rows.append(np.tile(nodes, degree + 1))
+        for degree in (1, 2):
+            curved = np.flatnonzero(self.degrees == degree)
+            nodes = self._nodes(curved, degree)
+            places = self.runs.at(nodes.reshape(-1))[1] / self.unit
+            basis = bernstein_basis(places, degree).reshape(len(curved), degree + 1, degree + 1)
+            vertices = self.first_vertices[curved][:, None] + np.arange(degree + 1)
+            values.append(np.tile(nodes, degree + 1).reshape(-1))
             columns.append(np.repeat(vertices, degree + 1))
-            data.append(np.asarray(inverse, dtype=np.float64).reshape(-1))
-        entries = (np.concatenate(data), (np.concatenate(rows), np.concatenate(columns)))
-        return sparse.csr_array(entries, shape=(len(self.pieces), self.size))
+            data.append(np.asarray(np.linalg.inv(basis), dtype=np.float64).reshape(-1))
+        used, rows = np.unique(np.concatenate(values), return_inverse=True)
+        entries = (np.concatenate(data), (rows.reshape(-1), np.concatenate(columns)))
+        return used, sparse.csr_array(entries, shape=(len(used), self.size))
 
     @cached_property
     def first_values(self) -> Integers:
         """The first value of every piece."""
-        found = np.empty(len(self.degrees), dtype=np.int64)
-        found[self.pieces[::-1]] = np.arange(len(self.pieces))[::-1]  # The last one counts.
-        return found
+        return self.runs.starts[np.unique(self.runs.pieces, return_index=True)[1]]
 
     @cached_property
-    def _members(self) -> tuple[Integers, Integers]:
-        """The values, piece by piece, and where every piece begins."""
-        order = np.argsort(self.pieces, kind="stable")
-        return order, np.searchsorted(self.pieces[order], np.arange(len(self.degrees) + 1))
+    def _ends(self) -> tuple[Integers, Integers]:
+        """The values of fewest and of most steps of every piece, the first of these."""
+        runs = self.runs
+        last = runs.starts + runs.lengths - 1
+        values = np.concatenate([runs.starts, last])
+        pieces = np.concatenate([runs.pieces, runs.pieces])
+        steps = np.concatenate([runs.steps, runs.at(last)[1]])
+        found = []
+        for signed in (steps, -steps):
+            order = np.lexsort((values, signed, pieces))
+            first = np.searchsorted(pieces[order], np.arange(len(self.degrees)))
+            found.append(values[order[np.minimum(first, len(order) - 1)]])
+        return found[0], found[1]
 
-    def _nodes(self, piece: int) -> Integers:
-        """Return as many values of a piece as it has vertices, far apart."""
-        members: Integers | slice = slice(None)
-        if len(self.degrees) > 1:
-            order, starts = self._members
-            members = order[starts[piece] : starts[piece + 1]]
-        steps = self.steps[members]
-        nodes = [int(np.argmin(steps)), int(np.argmax(steps))]
-        if self.degrees[piece] == 2:
-            nodes.insert(1, _nearest(steps, (steps[nodes[0]] + steps[nodes[1]]) / 2))
-        return np.array(nodes) if isinstance(members, slice) else members[nodes]
+    def _nodes(self, pieces: Integers, degree: int) -> Integers:
+        """Return as many values of every piece as it has vertices, far apart: one row per piece."""
+        low, high = (ends[pieces] for ends in self._ends)
+        if degree == 1:
+            return np.column_stack([low, high])
+        middle = [self._middle(*each) for each in zip(pieces, low, high, strict=True)]
+        return np.column_stack([low, np.array(middle, dtype=np.int64), high])
+
+    def _middle(self, piece: int, low: int, high: int) -> int:
+        """Return the first value of a piece that is nearest to the middle of its ends."""
+        runs = self.runs
+        twice = int(runs.at(np.array([low, high]))[1].sum())
+        own = np.flatnonzero(runs.pieces == piece)
+        slopes = np.where(runs.slopes[own] == 0, 1, runs.slopes[own])
+        exact = (twice / 2 - runs.steps[own]) / slopes
+        near = [np.clip(side(exact), 0, runs.lengths[own] - 1) for side in (np.floor, np.ceil)]
+        still = runs.slopes[own] == 0
+        values = np.concatenate([runs.starts[own] + np.where(still, 0, n) for n in near])
+        values = values.astype(np.int64)
+        away = np.abs(2 * runs.at(values)[1] - twice)
+        return int(values[away == away.min()].min())
 
     def over(self, finer: Partition) -> sparse.csr_array:
         """Return this partition's functions as coefficients of a finer partition's vertices.
@@ -243,68 +389,112 @@ class Partition:
         """
         if self == finer:
             return sparse.eye_array(self.size, format="csr")
-        nodes = np.flatnonzero(np.diff(finer.evaluation.indptr))
-        functions = self._numerators_at(nodes) / float(self.denominator)
-        found = sparse.csr_array(functions @ finer.evaluation[nodes])
+        values, coefficients = finer.evaluation
+        found = sparse.csr_array(self.functions_at(values) @ coefficients)
         found.data[np.abs(found.data) < ROUNDING] = 0
         found.eliminate_zeros()
         return found
+
+    def missed_of(self, other: Partition) -> sparse.csr_array:
+        """Return what the vertices here miss of another partition's functions, at some values.
+
+        Where nothing is missed at these values, nothing is missed at any.
+        """
+        values = _outline(np.union1d(self.runs.starts, other.runs.starts), self.values)
+        return sparse.csr_array(
+            other.over(self) @ self.functions_at(values) - other.functions_at(values)
+        )
 
     def refines(self, other: Partition) -> bool:
         """Return whether every piece runs evenly along a single piece of another partition.
 
         All functions of the other are then known over the vertices here.
         """
-        inside = other.pieces[self.first_values]
-        if not np.array_equal(inside[self.pieces], other.pieces):
+        starts = np.union1d(self.runs.starts, other.runs.starts)
+        values = np.concatenate([starts, np.append(starts[1:], self.values) - 1])
+        (pieces, steps), (theirs, their_steps) = self.runs.at(values), other.runs.at(values)
+        inside = other.runs.at(self.first_values)[0]
+        if not np.array_equal(inside[pieces], theirs):
             return False
         if other.is_flat:
             return True
-        low = self.first_values.copy()
-        rise, run = np.zeros(len(low), np.int64), np.ones(len(low), np.int64)
-        for piece in np.flatnonzero(self.degrees):
-            ends = self._nodes(int(piece))[[0, -1]]
-            low[piece] = ends[0]
-            rise[piece], run[piece] = np.diff(other.steps[ends])[0], np.diff(self.steps[ends])[0]
+        curved = self.degrees > 0
+        low, high = self._ends
+        low = np.where(curved, low, self.first_values)
+        own_low, theirs_low = self.runs.at(low)[1], other.runs.at(low)[1]
+        rise = np.where(curved, other.runs.at(high)[1] - theirs_low, 0)
+        run = np.where(curved, self.runs.at(high)[1] - own_low, 1)
         if (rise[other.degrees[inside] > self.degrees] != 0).any():
             return False
-        along = self.steps - self.steps[low][self.pieces]
-        expected = other.steps[low][self.pieces] + (rise / run)[self.pieces] * along
-        return bool(np.abs(expected - other.steps).max() <= ROUNDING * other.unit)
+        along = steps - own_low[pieces]
+        expected = theirs_low[pieces] + (rise / run)[pieces] * along
+        return bool(np.abs(expected - their_steps).max() <= ROUNDING * other.unit)
 
     def restricted(self, labels: Integers) -> Partition:
         """Return the partition of values that are known by ``labels``, the values of this one."""
-        firsts = np.full(len(self.degrees), len(labels), dtype=np.int64)
-        np.minimum.at(firsts, self.pieces[labels], np.arange(len(labels)))
-        order = np.argsort(firsts, kind="stable")
-        number = np.empty_like(order)
-        number[order] = np.arange(len(order))
-        pieces = number[self.pieces[labels]]
-        steps = _no_steps(len(labels)) if self.is_flat else self.steps[labels]
-        return Partition(pieces, steps, self.degrees[order], self.unit)
+        return self._numbered_anew(Partition(*self.runs.at(labels), self.degrees, self.unit).runs)
+
+    def composed(self, groups: Partition) -> Partition:
+        """Return the partition of values whose groups, single vertices, are the values of this."""
+        runs = groups.runs
+        pieces, steps = self.runs.at(runs.pieces)
+        outline = _outline(runs.starts, runs.count)
+        at = np.searchsorted(runs.starts, outline, side="right") - 1
+        return self._numbered_anew(Runs.of(outline, pieces[at], steps[at], runs.count))
+
+    def _numbered_anew(self, runs: Runs) -> Partition:
+        """Return runs as a partition; pieces without a value are kept, after all others."""
+        used, first = np.unique(runs.pieces, return_index=True)
+        without = np.setdiff1d(np.arange(len(self.degrees)), used)
+        degrees = self.degrees[np.append(used[np.argsort(first, kind="stable")], without)]
+        pieces = renumbered(runs.pieces)
+        made = Runs(runs.starts, pieces, runs.steps, runs.slopes, runs.count)
+        return Partition.of_runs(made, degrees, self.unit)
+
+    def merged(self, labels: Integers, flattened: NDArray[np.bool_]) -> Partition:
+        """Return the partition in which pieces of equal label are one, some of them one vertex."""
+        runs = self.runs
+        outline = _outline(runs.starts, runs.count)
+        pieces, steps = runs.at(outline)
+        still = np.where(flattened[pieces], 0, steps)
+        number = renumbered(labels[pieces])
+        first = np.unique(number, return_index=True)[1]
+        degrees = np.where(flattened, 0, self.degrees)[pieces[first]]
+        made = Runs.of(outline, number, still, runs.count)
+        return Partition.of_runs(made, degrees, self.unit if degrees.any() else 1)
 
 
 def common(parts: Sequence[Partition]) -> Partition:
     """Return the coarsest partition over whose vertices the functions of all parts are known."""
-    distinct = list({part.key: part for part in parts}.values())
+    distinct = list(dict.fromkeys(parts))
     if len(distinct) == 1:
         return distinct[0]
-    key = ("common", *(part.key for part in distinct))
-    return _worked_out_once(key, lambda: _common(distinct))
+    return _worked_out_once(("common", *distinct), lambda: _common(distinct))
 
 
 def _common(distinct: Sequence[Partition]) -> Partition:
     finest = max(distinct, key=lambda part: part.size)
     if all(finest.refines(part) for part in distinct if part is not finest):
         return finest
-    labels = distinct[0].pieces
-    for part in distinct[1:]:
-        labels = renumbered(labels * (int(part.pieces.max(initial=0)) + 1) + part.pieces)
-    curved = [part for part in distinct if not part.is_flat]
-    if not curved:
-        return Partition.flat(labels)
-    places = np.array([part.steps / part.unit for part in curved])
-    return _assembled(labels, np.vstack([places, places[[p.degree > 1 for p in curved]] ** 2]))
+    count = finest.values
+    starts = reduce(np.union1d, (part.runs.starts for part in distinct))
+    for values in (_outline(starts, count), np.arange(count)):
+        known = [part.runs.at(values) for part in distinct]
+        labels = known[0][0]
+        for pieces, _ in known[1:]:
+            labels = renumbered(labels * (int(pieces.max(initial=0)) + 1) + pieces)
+        curved = [(p, steps) for p, (_, steps) in zip(distinct, known, strict=True) if p.degree]
+        if not curved:
+            return Partition._flat_runs(starts, labels[np.searchsorted(values, starts)], count)
+        # Whole numbers if possible: fractions of ten million steps cannot be told from rounding.
+        unit = math.lcm(*(part.unit for part, _ in curved))
+        unit = unit if unit <= MAX_STEPS else 1
+        places = np.array([steps * (unit / part.unit) for part, steps in curved])
+        squares = places[[part.degree > 1 for part, _ in curved]] ** 2 / unit
+        found = _assembled(labels, np.vstack([places, squares]), values, count)
+        if found is not None:
+            return found
+    raise AssertionError("every value was looked at")
 
 
 _KEPT: OrderedDict[tuple[object, ...], Partition] = OrderedDict()
@@ -317,14 +507,56 @@ def _worked_out_once(key: tuple[object, ...], work: Callable[[], Partition]) -> 
         return _KEPT[key]
     found = work()
     _KEPT[key] = found
-    while len(_KEPT) > 1 and sum(len(part.pieces) for part in _KEPT.values()) > KEPT_VALUES:
+    while len(_KEPT) > 1 and sum(len(part.runs.starts) for part in _KEPT.values()) > KEPT_RUNS:
         _KEPT.popitem(last=False)
     return found
 
 
-def _no_steps(values: int) -> Integers:
-    """Return a zero for every value, which take no memory."""
-    return np.broadcast_to(np.zeros((), dtype=np.int64), (values,))
+def _starts(changes: Sequence[NDArray[np.bool_]]) -> Integers:
+    """Return the first value, and all at which something changes."""
+    begins = np.logical_or.reduce(changes)
+    begins[:1] = True
+    return np.flatnonzero(begins)
+
+
+def _outline(starts: Integers, count: int) -> Integers:
+    """Return values that show what goes on in runs: all of a short one, a few of a long one."""
+    if count <= WIDE:
+        return np.arange(count)
+    lengths = np.diff(starts, append=count)
+    long = np.flatnonzero(lengths > WRITTEN_OUT)
+    rest = np.setdiff1d(np.arange(len(starts)), long, assume_unique=True)
+    own = lengths[long]
+    places = (0 * own, 0 * own + 1, 0 * own + 2, own // 4, own // 2, 3 * own // 4, own - 2, own - 1)
+    few = np.column_stack([starts[long] + place for place in places]).reshape(-1)
+    ends = np.cumsum(lengths[rest])
+    within = np.arange(int(lengths[rest].sum())) - np.repeat(ends - lengths[rest], lengths[rest])
+    return np.sort(np.concatenate([few, np.repeat(starts[rest], lengths[rest]) + within]))
+
+
+def _of_functions(rows: Floats, labels: Integers) -> Partition:
+    count = rows.shape[1]
+    outlines = [np.arange(count)]
+    if count > WIDE:  # Runs along which all rows are polynomials, at least of degree 2.
+        cubic = (np.diff(row, 3, prepend=[np.nan] * 3) != 0 for row in rows)
+        starts = _starts([labels != np.roll(labels, 1), *cubic])
+        outlines.insert(0, _outline(starts, count))
+    for values in outlines:
+        some, given = rows[:, values], labels[values]
+        gaps = np.flatnonzero(np.diff(values) > 1)
+        moving = (some[:, gaps] != some[:, gaps + 1]).any(axis=1)  # Along many values, that is.
+        counts = np.array([_few_distinct(row, max(FEW_VALUES)) for row in some], dtype=np.int64)
+        counts[moving] = max(FEW_VALUES) + 1
+        found = []
+        for few in {(counts <= most).tobytes(): counts <= most for most in FEW_VALUES}.values():
+            apart = distinct_columns(some[few], len(values), given)
+            found.append(_assembled(apart, some[~few], values, count))
+            if few.all():
+                break
+        made = [part for part in found if part is not None]
+        if len(made) == len(found):
+            return min(made, key=lambda part: part.size)
+    raise AssertionError("every value was looked at")
 
 
 def bernstein_basis(places: Floats, degree: int) -> Floats:
@@ -372,32 +604,37 @@ Line = tuple[Integers, int]
 """Whole steps along a line, from 0, and the degree of what is a polynomial of them."""
 
 
-def _assembled(labels: Integers, rows: Floats) -> Partition:
-    """Cut values of equal label into pieces along which all ``rows`` are polynomials."""
-    if not labels.any() and len(labels) > 1 and (whole := _line(rows)) is not None:
-        return Partition(labels, whole[0], np.array([whole[1]]), int(whole[0].max()))
+def _assembled(labels: Integers, rows: Floats, values: Integers, count: int) -> Partition | None:
+    """Cut values of equal label into pieces along which all ``rows`` are polynomials.
+
+    ``values`` are some of a column's ``count`` values.  None if these do not show where the values
+    between them lie.
+    """
     pieces = labels.copy()
     steps = np.zeros(len(labels), dtype=np.int64)
     lengths: list[tuple[NDArray[np.int64], int, int]] = []
-    count = int(labels.max(initial=-1)) + 1
+    number_of = int(labels.max(initial=-1)) + 1
     if len(rows):
         order = np.argsort(labels, kind="stable")
         bounds = np.concatenate([[0], np.cumsum(np.bincount(labels))])
-        for piece in range(count):
-            members = order[bounds[piece] : bounds[piece + 1]]
+        widths = np.diff(values, append=count)[order]
+        places = np.cumsum(widths) - widths
+        for piece in range(number_of):
+            here = slice(bounds[piece], bounds[piece + 1])
+            members = order[here]
             if len(members) == 1:
                 continue
-            stretches = _stretches(rows, members)
+            stretches = _stretches(rows, members, places[here] - places[bounds[piece]])
             for place, (own, line) in enumerate(stretches):
-                pieces[own] = piece if place == 0 else count + place - 1
+                pieces[own] = piece if place == 0 else number_of + place - 1
                 if line is not None:
                     lengths.append((own, int(line[0].max()), line[1]))
                     steps[own] = line[0]
-            count += max(0, len(stretches) - 1)
+            number_of += max(0, len(stretches) - 1)
             if not stretches:
                 alike = distinct_columns(rows[:, members], len(members))
-                pieces[members] = np.where(alike == 0, piece, count + alike - 1)
-                count += int(alike.max())
+                pieces[members] = np.where(alike == 0, piece, number_of + alike - 1)
+                number_of += int(alike.max())
     number = renumbered(pieces)
     unit, found_degrees = 1, np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
     if lengths:
@@ -405,39 +642,60 @@ def _assembled(labels: Integers, rows: Floats) -> Partition:
         for members, length, degree in lengths:
             steps[members] *= unit // length
             found_degrees[number[members[0]]] = degree
-    return Partition(number, steps, found_degrees, unit)
+    if not _straight(values, number, steps):
+        return None
+    return Partition.of_runs(Runs.of(values, number, steps, count), found_degrees, unit)
 
 
-def _stretches(rows: Floats, members: Integers) -> list[tuple[Integers, Line | None]]:
+def _straight(values: Integers, pieces: Integers, steps: Integers) -> bool:
+    """Return whether everything goes on along a line where values are left out."""
+    far, rise = np.diff(values), np.diff(steps)
+    gaps = np.flatnonzero(far > 1)
+    bent = [rise[gaps] * far[gaps + by] != rise[gaps + by] * far[gaps] for by in (-1, 1)]
+    return not (np.any(bent) or (pieces[gaps] != pieces[gaps + 1]).any())
+
+
+def _stretches(
+    rows: Floats, members: Integers, places: Integers
+) -> list[tuple[Integers, Line | None]]:
     """Return consecutive values along which all rows are polynomials; nothing if there are none.
 
-    Values along which nothing changes need no line.
+    ``places``: the place of each of the members among all values of their label.  Values along
+    which nothing changes need no line.
     """
-    whole = _line(rows[:, members])
+    whole = _line(rows[:, members], places)
     if whole is not None:
         return [(members, whole)]
-    ends = _bends(rows[:, members])
+    ends = _bends(rows[:, members], places)
     if not len(ends):
         return []
-    found = [(own, _line(rows[:, own])) for own in np.split(members, ends)]
+    parts = zip(np.split(members, ends), np.split(places, ends), strict=True)
+    found = [(own, _line(rows[:, own], at - at[0])) for own, at in parts]
     level = [bool((np.ptp(rows[:, own], axis=1) == 0).all()) for own, _ in found]
     pairs = zip(found, level, strict=True)
     return found if all(line is not None or same for (_, line), same in pairs) else []
 
 
-def _bends(rows: Floats) -> Integers:
+def _bends(rows: Floats, places: Integers) -> Integers:
     """Return where rows, linear between few bends, are to be cut; nothing if they bend often."""
-    if rows.shape[1] < MIN_STRETCH:
+    if places[-1] + 1 < MIN_STRETCH:
         return np.zeros(0, dtype=np.int64)
     second = np.abs(rows[:, 2:] - 2 * rows[:, 1:-1] + rows[:, :-2]).max(axis=0)
-    bent = np.flatnonzero(second > 1e-9 * np.abs(rows).max())
-    if len(bent) > 2 * MAX_BENDS:
+    bent = _neighbours(second > 1e-9 * np.abs(rows).max(), places)
+    if bent is None or len(bent) > 2 * MAX_BENDS:
         return np.zeros(0, dtype=np.int64)
     ends: list[int] = []
     for place in bent.tolist():
         if place >= (ends[-1] if ends else 0):  # All three values are in the present stretch.
             ends.append(place + 2)
     return np.array(ends if len(ends) <= MAX_BENDS else [], dtype=np.int64)
+
+
+def _neighbours(bent: NDArray[np.bool_], places: Integers) -> Integers | None:
+    """Return which of three neighbours are bent; None if all values that are left out are."""
+    found = np.flatnonzero(bent & (places[2:] - places[:-2] == 2))
+    after = np.append(places, places[-1] + 1)[found + 3] - places[found + 2]
+    return None if (after > 1).any() else found
 
 
 def _common_unit(lengths: Sequence[int]) -> int:
@@ -454,7 +712,7 @@ def _oriented(rise: Integers) -> Integers:
     return rise if rise[0] <= rise[-1] else rise.max() - rise
 
 
-def _line(rows: Floats) -> Line | None:
+def _line(rows: Floats, places: Integers) -> Line | None:
     """Return whole steps of which all rows are polynomials of degree 1 or 2; None without them."""
     spread = np.ptp(rows, axis=1)
     rows = rows if spread.all() else rows[spread > 0]
@@ -462,12 +720,14 @@ def _line(rows: Floats) -> Line | None:
         return None
     widest = rows[np.argmax(np.ptp(rows, axis=1))]
     for degree in (1, 2):
-        for lead in [widest] if degree == 1 else [np.arange(len(widest)), *rows, *_roots(rows)]:
+        for lead in [widest] if degree == 1 else [places, *rows, *_roots(rows)]:
             rise = _whole_steps(lead)
             if rise is None or _few_distinct(rise, degree + 1) <= degree + 1:
                 continue
-            if len(rise) > CURVED_VALUES and np.count_nonzero(np.diff(rise, 2)) > MAX_BENDS:
-                continue
+            if places[-1] + 1 > CURVED_VALUES:
+                bent = _neighbours(np.diff(rise, 2) != 0, places)
+                if bent is None or len(bent) > MAX_BENDS:
+                    continue
             # The polynomial through as few values as determine it must go through all of them.
             t = rise / rise.max()
             nodes = [_nearest(t, at) for at in np.linspace(0, 1, degree + 1)]
@@ -520,7 +780,7 @@ def _whole_steps(lead: Floats) -> Integers | None:
         rest = away / (decimal or _smallest_gap(away))
         whole = np.rint(rest)
         rest -= whole
-        if whole.max() <= 2**40 and np.abs(rest, out=rest).max() <= 1e-6:
+        if whole.max() <= MAX_STEPS and np.abs(rest, out=rest).max() <= 1e-6:
             del away, rest  # Each may be of millions of values.
             return np.asarray(whole.astype(np.int64))
     return None

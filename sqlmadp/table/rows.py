@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.table.partition import Floats, Integers, Partition, common, renumbered
+from sqlmadp.table.partition import Floats, Integers, Partition, common
 
 Scope = tuple[str, ...]
 
@@ -91,7 +91,7 @@ class Rows:
         lift = _at_vertices(matrix, shape, found)
         return cls.of(
             tuple(scope[axis] for axis in kept),
-            [found[axis].restricted(parts[axis].pieces) for axis in kept],
+            [found[axis].composed(parts[axis]) for axis in kept],
             lift,
         )
 
@@ -218,18 +218,12 @@ class Rows:
             changes[piece] = bool((own != own[0]).any())
         count = int(labels.max(initial=0)) + 1
         merged = np.where(changes, count + np.arange(len(firsts)), labels[firsts])
-        pieces = merged[part.pieces]
-        number = renumbered(pieces)
-        old = np.empty(int(number.max(initial=-1)) + 1, dtype=np.int64)
-        old[number[part.first_values[::-1]]] = np.arange(len(firsts))[::-1]  # The first of them.
-        degrees = np.where(changes[old], part.degrees[old], 0)
-        if len(old) == len(firsts) and np.array_equal(degrees, part.degrees) and part.size > 1:
+        new = part.merged(merged, ~changes)
+        if np.array_equal(new.degrees, part.degrees) and part.size > 1:
             return self
-        steps = np.where(changes[part.pieces], part.steps, 0)
-        unit = part.unit if degrees.any() else 1
-        new = Partition(number, steps, degrees, unit)
-        own = np.arange(new.size) - np.repeat(new.first_vertices, degrees + 1)
-        kept = np.repeat(firsts[old], degrees + 1) + own
+        old = part.runs.at(new.first_values)[0]
+        within = np.arange(new.size) - np.repeat(new.first_vertices, new.degrees + 1)
+        kept = np.repeat(firsts[old], new.degrees + 1) + within
         stride = math.prod(self.shape[axis + 1 :])
         before = np.arange(math.prod(self.shape[:axis])) * stride * part.size
         columns = before[:, None, None] + (kept * stride)[None, :, None] + np.arange(stride)
@@ -408,12 +402,15 @@ def _at_vertices(
         firsts = [
             part.first_values * math.prod(shape[axis + 1 :]) for axis, part in enumerate(parts)
         ]
-        cells = reduce(np.add.outer, firsts, np.zeros((), dtype=np.int64))
-        return sparse.csr_array(matrix[:, np.asarray(cells).reshape(-1)])
+        at_firsts = reduce(np.add.outer, firsts, np.zeros((), dtype=np.int64))
+        return sparse.csr_array(matrix[:, np.asarray(at_firsts).reshape(-1)])
     lift = sparse.csr_array(np.ones((1, 1)))
-    for part in parts:
-        lift = sparse.csr_array(sparse.kron(lift, part.evaluation, format="csr"))
-    found = sparse.csr_array(matrix @ lift)
+    cells: Integers = np.zeros(1, dtype=np.int64)
+    for axis, part in enumerate(parts):
+        values, coefficients = part.evaluation
+        lift = sparse.csr_array(sparse.kron(lift, coefficients, format="csr"))
+        cells = np.add.outer(cells * shape[axis], values).reshape(-1)
+    found = sparse.csr_array(matrix[:, cells] @ lift)
     largest = np.abs(found.data).max(initial=0.0)
     found.data[np.abs(found.data) < 1e-13 * largest] = 0
     found.eliminate_zeros()

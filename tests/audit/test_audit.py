@@ -34,6 +34,8 @@ from sqlmadp.table.rows import Rows
 SURE = 1 - 1e-9
 """So sure that no run of these tests will ever see a bound fail by chance."""
 
+pytestmark = pytest.mark.slow
+
 CASES = {case.name: case for case in cases()}
 boundary = sys.modules[measure.__module__]
 
@@ -228,7 +230,6 @@ def test_a_report_says_what_is_wrong(made, problem):
     assert report_of(0.9).problems == []
 
 
-@pytest.mark.slow
 @pytest.mark.statistical
 def test_the_command_fails_when_it_is_too_weak_to_see_anything(monkeypatch):
     monkeypatch.setattr(report, "cases", lambda: [plain_count(), lattice()])

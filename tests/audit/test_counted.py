@@ -14,6 +14,8 @@ from sqlmadp.table.domain import Domain
 
 SURE = 1 - 1e-9
 boundary = sys.modules[measure.__module__]
+pytestmark = pytest.mark.slow
+
 CASES = {case.name: case for case in counted.counted_cases()}
 
 
@@ -95,7 +97,6 @@ def test_an_income_adds_as_much_as_any_other_record():
             assert (with_it - without).sum() == block.units
 
 
-@pytest.mark.slow
 @pytest.mark.statistical
 def test_a_forgotten_second_ramp_is_caught(monkeypatch):
     right = data_vector._bernstein

@@ -118,6 +118,7 @@ def test_a_terminal_asks_before_anything_is_spent(plans, answer, code):
     assert ("nothing was read or spent" in shown) == (code == 1)
 
 
+@pytest.mark.slow
 def test_a_terminal_does_not_ask_after_yes_nor_for_what_was_paid(plans):
     path = plans.write({"alice": TOTAL})
     for further in (["--yes"], []):

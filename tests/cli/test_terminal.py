@@ -59,6 +59,7 @@ def test_a_terminal_shows_stages_and_colours_and_no_line_wider_than_it(unfair):
     assert max(len(line) for line in after.splitlines()) <= 80
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_server_or_a_large_file_says_so(plans, unfair):
     assert CliRunner().invoke(main, ["release", str(unfair)]).exit_code == 0
     for stage, *command in (
@@ -275,6 +276,7 @@ class TestInterrupts:
         assert process.returncode == 130
         assert said == ""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("seconds", [0.5, 3.0])
     def test_processes_that_share_the_work_die_without_a_word(self, tmp_path, seconds):
         command = ["experiment", "practical", "--jobs", "2", "--out", str(tmp_path / "out")]

@@ -66,6 +66,7 @@ def test_eight_threads_in_four_processes_lose_no_staging(pending):
         assert set(found) == wanted
 
 
+@pytest.mark.slow
 def test_threads_may_share_a_connection(released_folder, connection):
     expected = {
         age: released_folder.table()
@@ -94,6 +95,7 @@ def test_threads_that_share_a_connection_lose_no_staging(staging):
     assert {str(number) for number in range(20)} <= asked
 
 
+@pytest.mark.slow
 def test_readers_notice_a_release_made_meanwhile(pending):
     def read(_):
         connection = sqlmadp.connect(pending, analyst="alice")

@@ -22,8 +22,7 @@ from interrupts import started
 from sqlmadp.cli import main
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.experiment import run as running
-from sqlmadp.experiment.boxplot import Panel, box_plots
-from sqlmadp.experiment.instances import NONLINEAR, instance
+from sqlmadp.experiment.instances import NONLINEAR, Settings, instance, invented_counts, read_counts
 from sqlmadp.experiment.misreport import (
     LIARS,
     TRICKS,
@@ -35,7 +34,7 @@ from sqlmadp.experiment.misreport import (
 )
 from sqlmadp.experiment.nonlinear import statistic
 from sqlmadp.experiment.run import run
-from sqlmadp.experiment.settings import Settings, invented_counts, read_counts
+from sqlmadp.experiment.show import Panel, box_plots
 
 FEW = ("independent", "identity", "utilitarian", "waterfilling")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -168,6 +167,7 @@ def test_results_of_other_settings_are_not_mixed_in(tmp_path):
         run(settings(seed=2), instances=1, folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_several_processes_find_what_one_finds(tmp_path):
     given = settings(mechanisms=("waterfilling",))
     one = run(given, instances=2, folder=tmp_path / "one")
@@ -266,6 +266,7 @@ def change(workloads, liar, trick):
     return found
 
 
+@pytest.mark.slow
 @given(asked_by_some, st.integers(0, 1))
 @example([np.eye(4), np.ones((1, 4))], 1)
 @hypothesis.settings(deadline=None, max_examples=40)
@@ -281,6 +282,7 @@ def test_repeating_gains_nothing_under_waterfilling(wanted, liar):
         assert change(workloads, liar, "repeated") == pytest.approx(1, rel=1e-9)
 
 
+@pytest.mark.slow
 @given(asked_by_some, st.integers(0, 1))
 @example([np.array([[2, 0, 0, 0], [0, 1, 1, 2]]), np.eye(4)], 0)
 @hypothesis.settings(deadline=None, max_examples=40)
@@ -330,6 +332,7 @@ def plan(tmp_path):
     return tmp_path / "plan.toml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("liar", [0, 1])
 def test_a_statement_of_a_plan_that_is_repeated_gains_nothing_under_any_mechanism(plan, liar):
     for name in ("utilitarian", "waterfilling", "pareto", "ratchet"):
@@ -343,6 +346,7 @@ def test_an_analyst_of_a_plan_who_is_split_gains_nothing_under_waterfilling(plan
     assert found["split"] == pytest.approx(1, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_misreporting_by_the_analysts_of_a_plan_is_one_instance(plan, tmp_path):
     chosen = ["--mechanism=waterfilling", "--json", "--jobs", 1, "--out", tmp_path / "out"]
     done = experiment("misreport", "--plan", plan, *chosen)

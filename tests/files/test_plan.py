@@ -184,7 +184,7 @@ def test_a_number_that_is_not_positive_and_exact_is_refused(problems, key, line,
     old = '"1"' if key == "epsilon" else '"2"'
     found = problems(HEAD.replace(old, written) + ALICE)
     assert_only_problem(
-        found, line, [f"{key} is ", 'allowed: a number above 0 in quotes, such as "1"']
+        found, line, [f"{key} is ", 'write a number above 0 in quotes, such as "1"']
     )
 
 
@@ -252,7 +252,7 @@ def test_a_mistake_in_the_head_names_its_key_its_line_and_what_is_allowed(
     ("analysts", "line", "parts"),
     [
         ("", 0, ["analysts is missing", "[analysts.alice]"]),
-        ("[analysts]", 8, ["analysts is empty", "at least one analyst"]),
+        ("[analysts]", 8, ["analysts is empty", "write a table per analyst"]),
         ("[analysts]\nalice = 3", 9, ["analysts.alice is 3", "a table with queries"]),
         (ALICE + ALICE, 10, ["analysts.alice is declared twice, first in line 8"]),
         (
@@ -296,7 +296,7 @@ def test_a_mistake_in_the_head_names_its_key_its_line_and_what_is_allowed(
         (
             ALICE + 'share = "1"\n[analysts.bob]\nqueries = "bob.sql"',
             8,
-            ['analysts has shares, but not for "bob"', "for everyone or for nobody"],
+            ['analysts has shares, but none for "bob"', "Write a share for everyone"],
         ),
     ],
 )
@@ -327,7 +327,7 @@ def test_a_mistake_about_analysts_names_its_key_its_line_and_what_is_allowed(
 def test_an_analyst_whose_name_no_folder_can_have_is_refused(problems, name):
     quoted = '"' + name.replace("\\", "\\\\").replace("\t", "\\t") + '"'
     found = problems(HEAD + ALICE.replace("alice]", f"{quoted}]"))
-    assert_only_problem(found, 8, ["analysts.", "a name that a folder can have"])
+    assert_only_problem(found, 8, ["analysts.", "that the folder of its answers cannot have"])
 
 
 @pytest.mark.parametrize("name", ["alice", "public health", "gesundheit-2", "Zoë", "健康", "a.b"])
@@ -415,6 +415,15 @@ def test_the_values_in_an_examples_data_are_declared_and_their_types_match():
 WITHOUT_EPSILON = HEAD.replace('epsilon = "1"\n', "")
 
 
+def test_a_table_that_is_taken_for_a_plan_shows_no_record(tmp_path):
+    table = tmp_path / "people.csv"
+    table.write_text("Ann Secret;42\n")
+    with pytest.raises(PlanError) as refused:
+        Plan.open(table)
+    assert "not TOML" in str(refused.value)
+    assert "Secret" not in str(refused.value)
+
+
 def brought(**epsilons):
     return "".join(
         f'[analysts.{name}]\nqueries = "alice.sql"\nepsilon = "{epsilon}"\n'
@@ -433,15 +442,18 @@ def test_analysts_may_each_bring_an_epsilon_of_their_own(plan):
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        (HEAD + brought(alice="1/2", bob="1/3"), ("epsilon is 1", "bring 5/6", "their sum")),
+        (
+            HEAD + brought(alice="1/2", bob="1/3"),
+            ("epsilon is 1", "bring 5/6", 'Write epsilon = "5/6"'),
+        ),
         (WITHOUT_EPSILON + brought(alice="3"), ("epsilon is 3", "budget, which is 2")),
         (
             HEAD + brought(alice="1") + '[analysts.bob]\nqueries = "bob.sql"\n',
-            ("not for", "bob", "everyone or nobody"),
+            ('for "alice", but none for "bob"', "under everyone's name", "brought"),
         ),
         (
             WITHOUT_EPSILON + brought(alice="1/2") + 'share = "1"\n',
-            ("share", "beside an epsilon", "one of them"),
+            ("share is given, and so is epsilon", "remove one of them"),
         ),
     ],
 )

@@ -76,7 +76,7 @@ def test_there_may_be_several_public_tables_or_none(read):
     ("text", "code", "words"),
     [
         ('[public.people]\ncolumns = ["s"]\nrows = [["CA"]]', "bad-name", "no other table has"),
-        ('[public.__x]\ncolumns = ["s"]\nrows = [["CA"]]', "bad-name", "begin with __"),
+        ('[public.__x]\ncolumns = ["s"]\nrows = [["CA"]]', "bad-name", "without __ in front"),
         ('[public.t]\ncolumns = ["s", "S"]\nrows = []', "bad-value", "different names"),
         ('[public.t]\ncolumns = ["s"]\nrows = [["CA", 1]]', "bad-value", "rows of 1 values"),
         ('[public.t]\ncolumns = ["s"]\nrows = [["CA"], [1]]', "mixed-values", "several or unknown"),

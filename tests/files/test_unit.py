@@ -51,13 +51,13 @@ def test_replacing_counts_both_units(read):
 @pytest.mark.parametrize(
     ("top", "below", "message"),
     [
-        ('neighbours = "both"', "", 'neighbours is "both"; allowed: "add_remove" or "replace"'),
-        ("unit = 3", "", "unit is 3; allowed: a table with column and max_records"),
+        ('neighbours = "both"', "", 'neighbours is "both"; write "add_remove" or "replace"'),
+        ("unit = 3", "", "unit is 3; write a table with column and max_records"),
         ("", "[unit]\nmax_records = 3", "unit.column is missing"),
         ("", '[unit]\ncolumn = "p"', "unit.max_records is missing"),
-        ("", '[unit]\ncolumn = "p"\nmax_records = 0', "allowed: a whole number from 1"),
-        ("", '[unit]\ncolumn = "p"\nmax_records = true', "allowed: a whole number from 1"),
-        ("", '[unit]\ncolumn = "p"\nmax_records = 1\nnulls = "keep"', 'allowed: "drop" or "own"'),
+        ("", '[unit]\ncolumn = "p"\nmax_records = 0', "write a whole number from 1"),
+        ("", '[unit]\ncolumn = "p"\nmax_records = true', "write a whole number from 1"),
+        ("", '[unit]\ncolumn = "p"\nmax_records = 1\nnulls = "keep"', 'write "drop" or "own"'),
         ("", '[unit]\ncolumn = "p"\nmax_records = 1\nkey = [3]', "a column or a list of columns"),
         (
             "",

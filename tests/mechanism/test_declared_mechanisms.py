@@ -129,6 +129,7 @@ STATEMENTS = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     asked=st.lists(

@@ -283,6 +283,7 @@ def test_the_statement_is_the_same_whatever_the_records_and_the_partitions(tmp_p
     assert "canary" not in statements.pop()
 
 
+@pytest.mark.slow
 def test_many_cuts_are_searched_correctly(tmp_path):
     size = Column(name="size", type="real", minimum=0, maximum=1000)
     size = size.with_cuts(float(cut) for cut in range(1, 1000))

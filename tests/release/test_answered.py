@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -466,3 +467,15 @@ def test_everyone_together_has_a_strategy_where_weighing_all_scopes_is_too_much_
     collective = BoundPlan.bind(Plan.open(tmp_path / "plan.toml")).collective
     found = collective.select(collective.together)
     assert np.isfinite(found.error)
+
+
+@pytest.mark.parametrize("mechanism", ["waterfilling", "utilitarian"])
+def test_a_plan_takes_no_longer_than_check_announced(plans, mechanism):
+    ages = "SELECT age, COUNT(*) AS n FROM visits GROUP BY age"
+    path = plans.write({"alice": ages, "bob": TOTAL}, mechanism=mechanism)
+    announced = json.loads(run("check", path, "--json"))["most_seconds"]
+    assert f"at most about {announced} s of processor time each" in run("check", path)
+    for command in ("plan", "release"):
+        before = time.process_time()
+        run(command, path)
+        assert time.process_time() - before < announced

@@ -36,6 +36,7 @@ def test_the_refusal_names_the_sizes_and_what_to_do():
     assert "[limits] memory" in str(refused.value)
 
 
+@pytest.mark.slow
 def test_what_fits_is_not_refused():
     require_memory(read_by_all(PAIRS), DOMAIN, Limits(memory=900))
     require_memory(read_by_all(PAIRS[:30]), DOMAIN, Limits(memory=600))

@@ -98,6 +98,7 @@ def test_a_late_release_returns_the_same_answers_again_for_free(write):
     assert again.results() == second.results() == released(plan).results()
 
 
+@pytest.mark.slow
 def test_a_crash_while_recording_charges_nothing_and_can_be_run_again(write, monkeypatch):
     first = release(write("alice", "bob"))
     plan = write("alice", "bob", "carol")
@@ -202,6 +203,7 @@ def test_plan_refuses_what_release_refuses_unless_it_is_to_measure_everything_an
     assert "joins" not in shown["mechanisms"]["waterfilling"]
 
 
+@pytest.mark.slow
 def test_what_if_looks_at_a_plan_as_if_nothing_had_been_released(write):
     release(write("alice", "bob"))
     plan = write("alice", "bob", "carol")
@@ -246,6 +248,7 @@ def test_several_may_join_one_after_the_other(write):
             assert later.errors[name] <= error * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_a_newcomer_may_cut_a_real_column_where_nobody_did(write):
     release(write("alice", "dave"))
     path = write("alice", "dave", "bob").path
@@ -266,6 +269,7 @@ def test_late_analysts_can_be_added_under_other_mechanisms_too(write, mechanism)
     assert done.certificate.analysts["alice"].interference["carol"] <= 1 + 1e-9
 
 
+@pytest.mark.slow
 def test_under_independent_everybody_keeps_to_their_own(write):
     first = release(write("alice", "bob", mechanism="independent"))
     second = release(write("alice", "bob", "carol", mechanism="independent"))
@@ -320,6 +324,7 @@ def test_a_newcomer_whom_the_budget_cannot_cover_is_refused(write):
         release(write("alice", "bob", "carol", budget="4/5"))
 
 
+@pytest.mark.slow
 def test_the_readable_certificate_and_the_figures_list_each_join(write):
     release(write("alice", "bob"))
     path = str(write("alice", "bob", "carol").path)
@@ -354,6 +359,7 @@ def released_id(plan):
     return BoundPlan.bind(plan).release_id
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_two_measurements_together_have_the_error_that_is_stated_and_no_other():
     domain = Domain(

@@ -1,6 +1,8 @@
 import constructs
+import pytest
 
 
+@pytest.mark.slow
 def test_the_table_of_constructs_says_what_binding_does():
     assert constructs.written() == constructs.fragment()
 

@@ -37,6 +37,9 @@ DIFFERENT = [
     ("mysql", "SELECT COUNT(*) FROM people WHERE DATEDIFF(day, '2020-01-01') > 3"),
     ("sqlite", "SELECT COUNT(*) FROM people WHERE sex LIKE 'M'"),
     ("tsql", "SELECT COUNT(*) FROM people WHERE LEN(sex) = 1"),
+    ("tsql", "SELECT COUNT(*) FROM people WHERE sex + 'x' = 'mx'"),
+    ("mysql", "SELECT COUNT(*) FROM people WHERE day - DATE '2020-01-01' > 30"),
+    ("bigquery", "SELECT COUNT(*) FROM people WHERE day + 3 = DATE '2020-01-04'"),
     ("bigquery", "SELECT COUNT(*) FROM people WHERE REGEXP_CONTAINS(sex, r'm')"),
     ("snowflake", "SELECT COUNT(*) FROM people WHERE DATE_TRUNC('week', day) = '2020-01-06'"),
 ]

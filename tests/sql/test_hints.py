@@ -88,6 +88,7 @@ D = '"the ""best"" day"'
 MORE_REFUSED = [
     f"INSERT INTO {T} VALUES (1)",
     f'PIVOT {T} ON "Home District" USING COUNT(*)',
+    f"""SELECT * FROM {T} PIVOT (COUNT(*) FOR "Home District" IN ('Mitte'))""",
     "SHOW TABLES",
     "SELECT 1",
     'SELECT COUNT(*) FROM "All Districts"',
@@ -168,6 +169,17 @@ def test_a_name_that_is_meant_is_shown_as_sql_needs_it(connection, written, mean
 def test_a_table_that_is_meant_is_shown_as_sql_needs_it(connection):
     (problem,) = problems(connection, "SELECT COUNT(*) FROM loans")
     assert f'The declared table is {T}. Public tables: "All Districts".' in problem.hint
+
+
+def test_names_that_lack_quotes_are_shown_with_them(connection):
+    (problem,) = problems(
+        connection, "SELECT Home District, COUNT(*) FROM Loans 2025 GROUP BY Home District"
+    )
+    assert problem.hint == (
+        'Such names are written in double quotes: "Loans 2025", "Home District".'
+    )
+    (problem,) = problems(connection, f'SELECT "Home District" COUNT(*) FROM {T}')
+    assert problem.hint == ""
 
 
 def test_the_column_of_the_unit_is_not_taken_for_text(connection):

@@ -113,14 +113,18 @@ def counting_select(
         # Wide before it is multiplied: an overflow would depend on a record.
         product = reduce(operator.mul, factors[1:], engine.wide(factors[0]))
         text = exp.cast(exp.Sum(this=product), "VARCHAR")
-        select = select.select(text.as_(f"m{number}"))
+        select.select(text.as_(f"m{number}"), copy=False)
     names = [exp.column(f"k{number}") for number in range(len(used))]
-    select = select.from_(_coded(engine, domain, columns, used).subquery("coded"))
+    # Nothing is copied: a wide column's pieces are numbered by expressions of thousands of nodes.
+    coded = _coded(engine, domain, columns, used).subquery("coded", copy=False)
+    select.from_(coded, copy=False)
     if len(scopes) == 1:
-        return select.select(*names).group_by(*names) if names else select
+        grouped = [name.copy() for name in names]
+        select.select(*names, copy=False)
+        return select.group_by(*grouped, copy=False) if names else select
     for number, name in enumerate(names):
         grouping = exp.Anonymous(this="GROUPING", expressions=[name.copy()])
-        select = select.select(name.copy(), grouping.as_(f"g{number}"))
+        select.select(name.copy(), grouping.as_(f"g{number}"), copy=False)
     sets = [
         exp.Tuple(expressions=[names[used.index(key)].copy() for key in scope]) for scope in scopes
     ]
@@ -180,22 +184,24 @@ def _coded(
     for number, key in enumerate(used):
         value = exp.column(f"c{columns.index(key.column)}")
         if key.part is None:
-            select = select.select(value.as_(f"k{number}"))
+            select.select(value.as_(f"k{number}"), copy=False)
             continue
         cell = _cell(engine, value, domain.column(key.column))
-        select = select.select(_by_runs(cell, key.part.pieces).as_(f"k{number}"))
+        numbers = {f"k{number}": key.part.pieces}
         if key.part.degree:
-            select = select.select(_by_runs(cell, key.part.steps).as_(f"s{number}"))
+            numbers[f"s{number}"] = key.part.steps
+        for name, own in numbers.items():
+            select.select(exp.alias_(_by_runs(cell, own), name, copy=False), copy=False)
     if not used:
-        select = select.select(exp.Literal.number(1).as_("one"))
-    select = select.from_(_kept(engine, domain, columns, by_cell(used)).subquery("kept"))
+        select.select(exp.Literal.number(1).as_("one"), copy=False)
+    select.from_(_kept(engine, domain, columns, by_cell(used)).subquery("kept"), copy=False)
     if domain.unit is None:
         return select
     first = exp.LTE(
         this=exp.column("place"), expression=exp.Literal.number(domain.unit.max_records)
     )
     # Without a unit, a record that was not dropped is a unit of its own.
-    return select.where(exp.or_(exp.column("unit").is_(exp.null()), first))
+    return select.where(exp.or_(exp.column("unit").is_(exp.null()), first), copy=False)
 
 
 def _cell(engine: Engine, value: exp.Column, column: Column) -> exp.Expression:
@@ -224,7 +230,8 @@ def _by_runs(cell: exp.Expression, numbers: NDArray[np.int64]) -> exp.Expression
         if last - first > 1:
             middle = (first + last) // 2
             below = exp.LT(this=cell.copy(), expression=exp.Literal.number(starts[middle]))
-            return exp.Case().when(below, search(first, middle)).else_(search(middle, last))
+            case = exp.Case().when(below, search(first, middle), copy=False)
+            return case.else_(search(middle, last), copy=False)
         _, start, slope = runs[first]
         if slope == 0:
             return exp.cast(exp.Literal.number(start), "BIGINT")

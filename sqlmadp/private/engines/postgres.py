@@ -75,7 +75,7 @@ WHERE c.relkind IN ('r', 'p') AND lower(c.relname) = lower(%s)
     AND has_any_column_privilege(c.oid, 'SELECT')
 """
 
-# A domain stands for the type under it; what is neither a base type nor an enumeration is other.
+# A domain is read as the type under it; what is neither a base type nor an enumeration is other.
 _COLUMNS = """
 WITH RECURSIVE under AS (
     SELECT attnum, attname, attgenerated, atttypid AS type, atttypmod AS modifier,
@@ -241,7 +241,7 @@ def _settle(connection: Connection) -> None:
 
 
 def _server(connection: Connection) -> str:
-    """Return what is the same for every name and address of one server, and for its replicas."""
+    """Return an identifier of the server: one for all of its names, addresses and replicas."""
     row = connection.execute(
         "SELECT CASE WHEN has_function_privilege('pg_catalog.pg_control_system()', 'execute') "
         "THEN (SELECT system_identifier::text FROM pg_control_system()) END"
@@ -298,7 +298,7 @@ def _real(text: str) -> exp.Expression:
 
 
 def _masked(values: Sequence[Any]) -> NDArray[Any]:
-    """Return values as an array with NULLs masked; what stands in their place is the first."""
+    """Return values as an array with NULLs masked; under the mask is the first value."""
     null = np.array([value is None for value in values], dtype=bool)
     known = next((value for value in values if value is not None), 0)
     kind = object if isinstance(known, str) else None

@@ -91,7 +91,7 @@ Moment = tuple[tuple[Key, int], ...]
 
 
 def keys_of(layout: Layout, domain: Domain) -> Keys:
-    """Return what the columns of a block are grouped by."""
+    """Return the keys by which the columns of a block are grouped."""
     sizes = [domain.column(name).size for name in layout.scope]
     few = math.prod(sizes) <= FEW_CELLS
     return tuple(

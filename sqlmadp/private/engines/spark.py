@@ -165,7 +165,7 @@ def _session(master: str, memory: int | None) -> tuple[SparkSession, Callable[[]
 def _table(
     source: Source, session: SparkSession, table: str
 ) -> tuple[str, exp.Expression, DataFrame]:
-    """Return a table of the catalogue: its place, what stands for it, and its frame."""
+    """Return a table of the catalogue: its place, its name in a FROM clause, and its frame."""
     *outer, own = table.split(".")
     relation = exp.Table(this=_identifier(own))
     for place, part in zip(("db", "catalog"), reversed(outer), strict=False):
@@ -209,7 +209,7 @@ def _parquet(
 
 
 def _identity(place: str, frame: DataFrame) -> Identity:
-    """Return what a table is by the place and the names of its files."""
+    """Return the identity of a table, by the place and the names of its files."""
     found = split_location(place)
     if found is None:
         return Identity(table=place)

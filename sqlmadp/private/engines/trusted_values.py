@@ -2,7 +2,7 @@
 
 A schema may mark another table of the private table's database as public, a lookup of states and
 regions, say.  And ``schema draft --trusted-values`` shows a curator what a column holds, to write
-a schema from; whoever does that has looked at the table, and PROOF.md does not cover it.
+a schema from; a curator who does that has looked at the table, and PROOF.md does not cover it.
 
 Guarantee  `read_public` reads only the table that it is given, never the private one, which
            it refuses by name.  Nothing but the two commands above calls `read_values`.
@@ -83,7 +83,7 @@ def read_public(table: PublicTable, source: Source, private: str) -> PublicTable
 
 
 def read_values(engine: Engine, column: SourceColumn) -> Values:
-    """Return what a column holds, for a curator who asked to see it."""
+    """Return the values of a column, for a curator who asked to see them."""
     value = engine.typed(column, SQL_TYPES[column.kind])
     inner = exp.select(value.as_("v")).from_(engine.relation.copy()).subquery("typed")
     known: exp.Condition = exp.column("v").is_(exp.null()).not_()

@@ -39,7 +39,7 @@ def write_report(
 ) -> None:
     """Write the report of a plan to ``path``, whole or not at all.
 
-    With an analyst it holds what that analyst may see, and nothing else.  The plan's mechanism is
+    With an analyst it has what that analyst may see, and nothing else.  The plan's mechanism is
     shown by itself, or compared with the ones named.
     """
     text = page(gather(plan, analyst, progress, mechanisms), version("sqlmadp"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import datetime, time
 from typing import Any
 
 from sqlmadp.answer.result import Result, interval, is_number, number
@@ -161,7 +162,7 @@ def _numbers(result: Result) -> Markup:
         low, high = interval(value, error)
         words = ""
         if low is not None and high is not None:
-            words = f"± {number(error)}; {_rounded(low)} to {_rounded(high)}"
+            words = f"± {number(error)}; 95%: {_rounded(low)} to {_rounded(high)}"
         cells.append(
             element(
                 "div",
@@ -219,7 +220,7 @@ def _heat_map(result: Result, down: int, across: int, count: int) -> Markup | No
 
 
 def _height(value: Any) -> float:
-    """Return what the shade of an answer shows: nothing of NULL, NaN and what is below zero."""
+    """Return the part of an answer that is shaded: none of NULL, NaN or below zero."""
     return max(float(value), 0.0) if value is not None and math.isfinite(value) else 0.0
 
 
@@ -256,6 +257,8 @@ def _cell(value: Any) -> str:
     """Return a value as text: a group's name, or what a query works out."""
     if value is None:
         return "NULL"
+    if isinstance(value, datetime) and value.timetz() == time():
+        return value.date().isoformat()  # Of date_trunc: the first moment of a day.
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -131,7 +131,7 @@ def gather(
     progress: Progress = lambda _: None,
     mechanisms: Sequence[str] = (),
 ) -> Content:
-    """Return what a report shows to its reader: the curator, or one analyst.
+    """Return the content of a report for its reader: the curator, or one analyst.
 
     The plan's mechanism is compared with the ones named.
     """
@@ -180,7 +180,7 @@ def assemble(
     unsupported: Mapping[str, str] | None = None,
     blocks: Sequence[tuple[Fraction, Sequence[Rows]]] = (),
 ) -> Content:
-    """Return what a report shows, from certificates, expected errors and, once made, results.
+    """Return the content of a report from certificates, expected errors and, once made, results.
 
     ``certificates`` has the plan's mechanism, and others to compare it with.  ``blocks``: what is
     measured, with the epsilon of each measurement.
@@ -215,7 +215,7 @@ def assemble(
 
 
 def _planned(asked: BoundPlan, base: Base | None) -> tuple[Fraction, tuple[Rows, ...]]:
-    """Return what would be measured next, and the epsilon that it would be charged."""
+    """Return the rows that would be measured next, and the epsilon of their charge."""
     if base is None:
         return asked.plan.epsilon, select(asked).measured
     return base.epsilon(asked.plan), added(asked, base).measured
@@ -238,7 +238,7 @@ def _statements(
 
 
 def _seen_by(reader: str | None, certificate: Certificate) -> Certificate:
-    """Return what an analyst may see of a certificate: nobody else's name or figures."""
+    """Return the part of a certificate that an analyst may see: nobody else's name or figures."""
     if reader is None:
         return certificate
     own = certificate.only(reader)
@@ -300,7 +300,7 @@ class Measured:
 def measured(
     asked: BoundPlan, blocks: Sequence[tuple[Fraction, Sequence[Rows]]], reader: str | None
 ) -> tuple[Measured, ...]:
-    """Return what is measured by combination of columns, the largest part first.
+    """Return the measured combinations of columns, the largest part first.
 
     An analyst sees just what is within the columns of an own statement, and no other name.
     """
@@ -351,7 +351,7 @@ def _smallest(asked: Columns, scopes: Sequence[Columns]) -> list[Columns]:
 
 
 def weight(rows: Rows) -> float:
-    """Return what the absolute values of a block's columns sum to, on average over vertices."""
+    """Return the sum of the absolute values of a block's columns, averaged over vertices."""
     if isinstance(rows, Products):
         sums = [np.asarray(abs(f).sum(axis=1)).reshape(-1) / f.shape[1] for f in rows.factors]
         left = np.abs(rows.heights).astype(np.float64)

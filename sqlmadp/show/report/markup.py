@@ -206,7 +206,7 @@ def _row(headings: Sequence[Heading], row: Sequence[Cell]) -> Markup:
 
 
 def _fits_phone(headings: Sequence[Heading], rows: Sequence[Sequence[Cell]]) -> bool:
-    """Tell whether the longest words of all columns fit side by side on a phone."""
+    """Return whether the longest words of all columns fit side by side on a phone."""
     widths: list[float] = [_longest_word(heading.name) * BOLD for heading in headings]
     for row in rows:
         for place, cell in enumerate(row):

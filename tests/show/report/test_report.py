@@ -276,6 +276,18 @@ def test_every_table_can_be_downloaded_with_all_its_digits(plans):
     assert files["accuracy.csv"][1] == stated
 
 
+def test_months_are_named_by_their_first_day_and_not_cut_off(plans):
+    month = "date_trunc('month', DATE '2025-01-01' + 31 * (age // 10)::INTEGER)"
+    months = f"SELECT {month} AS m, COUNT(*) AS n FROM visits GROUP BY m"
+    plan = Plan.open(plans.write({"alice": f"-- name: months\n{months}"}))
+    plan.release()
+    write_report(plan, plans.folder / "page.html")
+    text = (plans.folder / "page.html").read_text()
+    assert ">2025-02-01</text>" in text
+    assert "00:00:…" not in text
+    assert downloads(text)["alice_months.csv"][1][0] == "2025-01-01 00:00:00"
+
+
 def test_pairs_of_groups_that_repeat_are_a_table_and_no_heat_map(plans):
     repeated = "SELECT age // 5 AS a, age // 4 AS b, COUNT(*) AS n FROM visits GROUP BY age, a, b"
     plan = Plan.open(plans.write({"alice": f"-- name: pairs\n{repeated}"}))
