@@ -15,7 +15,7 @@ rules by looking at everyone; *interference* then lets those who are left settle
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -270,11 +270,7 @@ def bounds(collective: Collective, epsilon: Fraction) -> Bounds:
 
 def _sum_of_singular_values(workload: list[Rows]) -> float | None:
     """Return the sum of the singular values of a workload; None if there are too many."""
-    told: dict[str, set[Partition]] = {}
-    for rows in workload:
-        for name, part in zip(rows.scope, rows.parts, strict=True):
-            told.setdefault(name, set()).add(part)
-    if max(map(_written_out, told.values()), default=0) > MOST_COORDINATES:
+    if max(_written_out(workload), default=0) > MOST_COORDINATES:
         return None
     spaces = Residuals(workload)
     if max((space.size for space in spaces.spaces.values()), default=0) > MOST_COORDINATES:
@@ -288,7 +284,15 @@ def _sum_of_singular_values(workload: list[Rows]) -> float | None:
     return total
 
 
-def _written_out(parts: set[Partition]) -> int:
-    """Return how many functions of a column, at most, its basis writes out."""
-    finest = common(sorted(parts, key=lambda part: part.key))
-    return min(finest.size, sum(part.size for part in parts if part != finest))
+def _written_out(workload: list[Rows]) -> Iterator[int]:
+    """Yield how many functions of each column, at most, its basis writes out."""
+    told: dict[str, list[tuple[Partition, bool]]] = {}
+    for rows in workload:
+        for name, part in zip(rows.scope, rows.parts, strict=True):
+            told.setdefault(name, []).append((part, rows.plain))
+    for own in told.values():
+        parts = sorted({part for part, _ in own}, key=lambda part: part.key)
+        finest = common(parts)
+        # Rows across the finest vertices treat each of them in its own way.
+        alike = all(plain for part, plain in own if part == finest)
+        yield sum(part.size for part in parts if part != finest) if alike else finest.size

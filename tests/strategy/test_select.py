@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
+import pytest
 from scipy import sparse
 
 from sqlmadp.strategy.integers import certified
@@ -52,3 +55,11 @@ def test_combinations_that_no_query_tells_apart_are_measured_together():
     # Some twenty groups of combinations, of the hundred that single values make up.
     assert block.count < asked.size / 2
     assert set(np.asarray(abs(block.matrix).sum(axis=0)).tolist()) == {found.total}
+
+
+@pytest.mark.parametrize(("columns", "ways"), [(10, 3), (12, 2)])
+def test_many_marginals_are_merged_until_they_are_no_worse_than_every_cell(columns, ways):
+    two = Partition.finest(2)
+    names = [f"c{number:02}" for number in range(columns)]
+    workload = [Rows(scope, (two,) * ways, 1.0) for scope in itertools.combinations(names, ways)]
+    assert select(workload).error <= len(workload) * 2**columns
