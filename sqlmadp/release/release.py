@@ -34,13 +34,14 @@ from sqlmadp.errors import (
     OperationalError,
     Problem,
     ProgrammingError,
+    SourceError,
 )
 from sqlmadp.files.plan import Plan
 from sqlmadp.files.staging import held
 from sqlmadp.mechanism.collective import Joint
 from sqlmadp.private import Ledger, Measurement, measure
 from sqlmadp.private.engines.scope_batches import answer_bytes
-from sqlmadp.private.ledger_binding import stored
+from sqlmadp.private.ledger_binding import NOTED, stored
 from sqlmadp.release.bound_plan import BoundPlan, Refused
 from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.certificate import Certificate, Skipped, certify, certify_late
@@ -261,6 +262,8 @@ def release(
         with Ledger.prepare(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
             if (done := _completed(asked, ledger, notice)) is not None:
                 _tell(done.asked, _intention(done.asked, ledger, None), notice)
+                if elsewhere := _measured_elsewhere(done):
+                    notice(f"note: {elsewhere}\n")
                 report("answering")
                 return done
             base = find_base(asked, ledger)
@@ -294,6 +297,24 @@ def release(
             report("answering")
             measured = everything(measurement, ledger)
             return ready.trial.over(measured, spent=ledger.spent, left=ledger.left)
+
+
+def _measured_elsewhere(done: Release) -> str:
+    """Return a warning if stored answers are of another table than the plan's; empty otherwise."""
+    from sqlmadp.release.check import source_identity  # noqa: PLC0415 - It imports this module.
+
+    measured = done.measurement.metadata.get(NOTED, ())
+    try:
+        now = source_identity(done.asked.plan).names
+    except SourceError:  # Stored answers need no table.
+        return ""
+    if not measured or set(measured) & set(now):
+        return ""
+    return (
+        f"these are stored answers of {measured[0]}, and the plan now names {now[0]}. A release is "
+        "known by what was asked, not by its source. To release the other table, let its schema "
+        "say what is different, such as the min and max of a date, or name another ledger"
+    )
 
 
 def _tell(asked: BoundPlan, intention: str, notice: Progress) -> None:

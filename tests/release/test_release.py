@@ -153,6 +153,21 @@ def test_a_completed_plan_returns_the_same_rows_and_spends_nothing(plans):
     assert (again.spent, again.left) == (1, 1)
 
 
+def test_stored_answers_of_another_table_are_named_as_such(plans):
+    path = plans.write({"alice": "SELECT sex, COUNT(*) FROM visits GROUP BY sex"})
+    release(Plan.open(path))
+    told = []
+    release(Plan.open(path), notice=told.append)
+    assert not any("stored answers of" in each for each in told)
+    table = plans.folder / "visits.parquet"
+    (plans.folder / "february.parquet").write_bytes(table.read_bytes())
+    path.write_text(path.read_text().replace("visits.parquet", "february.parquet"))
+    release(Plan.open(path), notice=told.append)
+    (note,) = (each for each in told if "stored answers of" in each)
+    assert "visits.parquet" in note
+    assert "february.parquet" in note
+
+
 def test_what_runs_over_released_answers_may_change_for_free(plans):
     path = plans.write({"alice": "SELECT sex, COUNT(*) FROM visits GROUP BY sex"})
     first = release(Plan.open(path)).results()["alice"]["q1"].rows
