@@ -97,7 +97,8 @@ def test_the_wheel_contains_the_package_with_its_data_files_and_nothing_else(unp
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert source <= names
-    assert {"sqlmadp/py.typed", "sqlmadp/report/page.css", "sqlmadp/starter/plan.toml"} <= names
+    data = {"py.typed", "show/report/page.css", "files/starter/plan.toml"}
+    assert {f"sqlmadp/{name}" for name in data} <= names
 
 
 class TestVersion:

@@ -184,7 +184,7 @@ def _every(table: Table) -> int:
     """Return the seconds of one step of a timestamp column."""
     given = table.values.get("every")
     if not isinstance(given, str) or given not in SECONDS:
-        table.refuse("every", ", ".join(show(name) for name in SECONDS))
+        table.refuse("every", '"hour", "minute" or "second"')
         return SECONDS["hour"]
     return SECONDS[given]
 

@@ -22,7 +22,15 @@ import numpy as np
 from scipy import sparse
 
 from sqlmadp.errors import NotCoveredError
-from sqlmadp.strategy.integers import TOTAL, Strategy, certified, opened, rounded, split_by_scope
+from sqlmadp.strategy.integers import (
+    OPENED_CELLS,
+    TOTAL,
+    Strategy,
+    certified,
+    opened,
+    rounded,
+    split_by_scope,
+)
 from sqlmadp.strategy.kronecker import as_products, select_products
 from sqlmadp.strategy.layout import (
     MANY_SCOPES,
@@ -264,6 +272,8 @@ def _over_groups(block: Rows) -> Rows | None:
 
     Ranges of two columns tell all values of each apart, but few of their combinations.
     """
+    if block.size <= OPENED_CELLS:  # Every vertex alone answers further questions, free.
+        return None
     groups = Partition.flat(column_labels(block.matrix))
     if groups.size == block.size:
         return None

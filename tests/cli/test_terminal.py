@@ -231,7 +231,7 @@ class TestInterrupts:
             stderr=subprocess.PIPE,
             text=True,
         )
-        time.sleep(1)
+        time.sleep(0.4)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
         assert process.returncode == 130

@@ -75,7 +75,7 @@ def test_a_cell_is_a_step_of_time_and_a_last_date_is_all_of_its_day(tmp_path):
     ("old", "new", "message"),
     [
         ('every = "hour"\n', "", "every is missing"),
-        ('"hour"', '"week"', 'allowed: "hour", "minute", "second"'),
+        ('"hour"', '"week"', 'write "hour", "minute" or "second"'),
         ("2024-02-28", "2024-02-28T00:30:00", "a moment at which hours begin"),
         ("2024-02-28", "2024-02-28T00:00:00Z", "a date or a moment"),
         ("max = 2024-03-02", "max = 2023-03-02", "above max"),

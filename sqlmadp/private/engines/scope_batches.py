@@ -52,6 +52,9 @@ BYTES_PER_SUM = 56
 """The size of a sum at a vertex, a Python integer, and of the vertex's number (measured)."""
 BYTES_PER_SUM_IN_WORK = 160
 """The same while the sums of one block are worked out from moments (measured: 153 to 161)."""
+BYTES_PER_VALUE = 40
+"""The size of a wide column's pieces and steps, value by value, while the statement is built
+(measured: 28)."""
 LATEST = 256
 """Try at most this many earlier batches for the next scope."""
 
@@ -145,6 +148,8 @@ def answer_bytes(domain: Domain, layouts: Iterable[Layout]) -> int:
         if any(part.degree for part in layout.parts)
     ]
     in_work = BYTES_PER_SUM_IN_WORK * max(sums, default=0)
+    wide = (key.part.values for keys in scopes for key in keys if key.part is not None)
+    in_work = max(in_work, BYTES_PER_VALUE * max(wide, default=0))
     return _bytes(set(batches.values()), len(moments)) + BYTES_PER_SUM * sum(sums) + in_work
 
 
