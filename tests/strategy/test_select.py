@@ -42,21 +42,6 @@ def test_where_every_answer_is_known_the_total_is_measured_for_the_others() -> N
     assert found.error == 0
 
 
-def test_combinations_that_no_query_tells_apart_are_measured_together():
-    random = np.random.default_rng(5)
-    ranges = np.zeros((14, 40, 40))
-    for each in ranges:
-        (low, high), (least, most) = np.sort(random.integers(0, 40, (2, 2)), axis=1)
-        each[low : high + 1, least : most + 1] = 1
-    matrix = sparse.csr_array(ranges.reshape(14, -1))
-    asked = Rows.reduced(("a", "b"), [Partition.finest(40)] * 2, matrix)
-    found = select([asked])
-    (block,) = found.blocks
-    # Far fewer groups of combinations than single values make up.
-    assert block.count < asked.size / 2
-    assert set(np.asarray(abs(block.matrix).sum(axis=0)).tolist()) == {found.total}
-
-
 @pytest.mark.parametrize(("columns", "ways"), [(10, 3), (12, 2)])
 def test_many_marginals_are_merged_until_they_are_no_worse_than_every_cell(columns, ways):
     two = Partition.finest(2)
