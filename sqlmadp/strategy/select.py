@@ -279,7 +279,7 @@ def _over_groups(block: Rows) -> Rows | None:
         return None
     matrix = sparse.csr_array(block.matrix[:, groups.first_values])
     gram = np.asarray((matrix.T @ matrix).toarray(), dtype=np.float64)
-    above = p_identity(gram, interchangeable(gram, gram.shape[:1]))
+    above = p_identity(gram, np.arange(groups.size))
     sums = 1 + above.sum(axis=0)
     rows = sparse.vstack([sparse.diags_array(1 / sums), sparse.csr_array(above / sums)])
     spread = sparse.csr_array(sparse.csr_array(rows)[:, groups.pieces])
