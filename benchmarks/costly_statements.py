@@ -63,6 +63,10 @@ def aliases(count: int, first: str = "age", end: str = "GROUP BY ALL") -> str:
 
 STATEMENTS = {
     "nothing": "SELECT COUNT(*) FROM people",
+    "CORR of two wide columns": "SELECT CORR(hours, points) FROM people",
+    "VAR of a wide column": "SELECT VAR_POP(hours) FROM people",
+    "MODE of a wide column": "SELECT MODE(hours) FROM people",
+    "STDDEV and MEDIAN of a wide column": "SELECT STDDEV(hours), MEDIAN(hours) FROM people",
     "IN of 9,000 numbers, real": COUNT + f"income IN ({listed(9_000, '{n}')})",
     "IN of 9,000 numbers, integer": COUNT + f"age IN ({listed(9_000, '{n}')})",
     "IN of 9,000 expressions, real": COUNT + f"income IN ({listed(9_000, '{n} + 1')})",
