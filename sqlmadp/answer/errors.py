@@ -116,7 +116,7 @@ def aligned(
 
 
 def row_keys(query: BoundQuery, rows: Sequence[tuple[Any, ...]]) -> tuple[Key, ...] | None:
-    """Return what tells each row from all others; None if nothing does."""
+    """Return a key of each row; None if some rows have no key of their own."""
     if query.tracked:
         return tuple((row[-1],) for row in rows)
     free = [place for place, kind in enumerate(query.kinds) if kind == Kind.FREE]
@@ -241,7 +241,7 @@ def _by_group(query: BoundQuery, places: Sequence[int], desk: Desk) -> dict[int,
 def _by_answer(
     query: BoundQuery, places: Sequence[int], desk: Desk
 ) -> tuple[tuple[Key, ...], dict[int, sparse.csr_array]] | None:
-    """Return what tells rows apart and their coefficients, from one run per answer."""
+    """Return the keys of rows and their coefficients, from one run per answer."""
     terms = list(_terms(query))
     nothing = [np.zeros(term.rows) for term in terms]
     for block in query.blocks:

@@ -66,7 +66,7 @@ def _gap(parts: Sequence[Rows], estimate: Estimate) -> str:
 
 
 def _parts(query: BoundQuery, place: int) -> Sequence[Rows]:
-    """Return what a column is worked out from."""
+    """Return the answers behind a column."""
     measure = query.measures[place]
     if measure is None:
         return query.aggregates

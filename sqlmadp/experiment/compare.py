@@ -25,7 +25,7 @@ def compare(
     shares: Sequence[Fraction | float | str] | None = None,
     mechanisms: Iterable[str] | None = None,
 ) -> dict[str, Outcome]:
-    """Return what each mechanism would give every analyst, by the mechanism's name.
+    """Return the errors and fairness measures of each mechanism, by its name.
 
     ``workloads[i]`` is analyst i's matrix, one row per query and one column per cell, all with the
     same columns.  Shares are equal unless given; they are taken in proportion, and to the nearest

@@ -113,7 +113,7 @@ def run(
 
 
 def _kept(path: Path, settings: Settings) -> dict[int, Measured]:
-    """Return what an earlier run kept; write the settings into a new file."""
+    """Return the results that an earlier run kept; write the settings into a new file."""
     head = msgspec.json.encode(settings) + b"\n"
     data = path.read_bytes() if path.exists() else b""
     whole = data[: data.rfind(b"\n") + 1]  # A line that was cut off is run again.

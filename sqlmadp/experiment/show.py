@@ -155,7 +155,7 @@ GAIN = 1 - 1e-9
 
 
 def experiment_figures(name: str, results: Sequence[Measured]) -> dict[str, Any]:
-    """Return what ``experiment --json`` prints."""
+    """Return the figures that ``experiment --json`` prints."""
     return {
         "experiment": name,
         "instances": len(results),
@@ -203,7 +203,7 @@ def experiment_plots(title: str, results: Sequence[Measured]) -> str:
 
 
 def misreport_figures(name: str, results: Sequence[Measured]) -> dict[str, Any]:
-    """Return what ``experiment misreport --json`` prints."""
+    """Return the figures that ``experiment misreport --json`` prints."""
     return {
         "experiment": name,
         "instances": len(results),

@@ -98,7 +98,7 @@ class Mechanism(ABC):
         return None
 
     def joins(self, collective: Collective) -> list[Joint]:
-        """Return what is measured after each analyst joined; nothing if all come at once."""
+        """Return the strategy after each analyst joined; nothing if all come at once."""
         return []
 
     @classmethod

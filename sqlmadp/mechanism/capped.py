@@ -159,7 +159,7 @@ def least_capped(
 
 
 def aims(collective: Collective, caps: Floats) -> tuple[Floats, Floats]:
-    """Return what a search aims at for every different workload, and what each counts for.
+    """Return the cap of every different workload in a search, and its importance.
 
     In units of the whole budget, a little below the least cap of those who ask it.
     """

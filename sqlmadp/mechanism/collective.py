@@ -286,7 +286,7 @@ class Collective:
         return float(self.importance @ joint.errors)
 
     def _stored(self, key: str, workload: Workload, capped: Capped) -> Strategy | None:
-        """Return what the cache has for a workload if it answers all of it within the caps."""
+        """Return the cached strategy of a workload if it answers all of it within the caps."""
         entry = None if self._cache is None else self._cache.load(key, values_of(workload))
         if entry is None or len(entry.strategies) != 1:
             return None
@@ -302,7 +302,7 @@ class Collective:
         return recertified(found, workload)
 
     def restored(self, rule: str) -> Entry | None:
-        """Return what the cache has for this collective under a rule; errors are to be recomputed.
+        """Return the cached strategy of this collective under a rule; errors are to be recomputed.
 
         The rule names the mechanism and its options.
         """

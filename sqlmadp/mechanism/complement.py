@@ -68,7 +68,7 @@ class Complement:
     known: Sequence[Rows]
 
     def select(self, collective: Collective, epsilons: Sequence[Fraction | None]) -> Added:
-        """Return what newcomers add; ``epsilons`` is None for who was in before.
+        """Return the strategy that newcomers add; ``epsilons`` is None for who was in before.
 
         The collective's own shares are not used: whoever is in brings nothing, and newcomers bring
         their epsilon.
@@ -104,7 +104,7 @@ class Complement:
 
 
 def _stored(everyone: Collective, caps: Floats) -> Joint | None:
-    """Return what the cache has for these newcomers if its errors, recomputed, are within caps."""
+    """Return the cached strategy of these newcomers if its errors, recomputed, are within caps."""
     entry = everyone.restored(RULE)
     if entry is None or len(entry.strategies) != 1:
         return None

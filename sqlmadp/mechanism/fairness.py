@@ -222,7 +222,7 @@ def outcome(
 
 
 def unit(collective: Collective, epsilon: Fraction) -> float:
-    """Return what errors of a collective are multiplied by, for a budget of everyone together."""
+    """Return the factor of a collective's errors, for a budget of everyone together."""
     return noise_variance(epsilon / collective.whole) if collective.units is None else 1.0
 
 

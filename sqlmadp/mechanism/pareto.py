@@ -122,7 +122,7 @@ class Agreed(Mechanism):
         return chosen if acceptable(collective, chosen, poured.errors) else poured
 
     def interference(self, collective: Collective) -> Floats | None:
-        """Return what leaving everyone out once does, without solving for the strategy again."""
+        """Return the errors when each is left out once, without solving for the strategy again."""
         if self._strategy is None:
             return Waterfilling().interference(collective)
         blocks, total = self._strategy.blocks, self._strategy.total

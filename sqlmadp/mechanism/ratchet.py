@@ -97,7 +97,7 @@ class Ratchet(Mechanism):
         return self.joins(collective)[-1]
 
     def joins(self, collective: Collective) -> list[Joint]:
-        """Return what is measured after each analyst joined, read by all who are in."""
+        """Return the strategy after each analyst joined, read by all who are in."""
         found: list[_In] = []
         for count in range(1, len(collective) + 1):
             inside = collective.of(range(count))
@@ -162,7 +162,7 @@ def _least(
 
 
 def _poured_in(before: Joint, own: Strategy, inside: Collective) -> Joint:
-    """Return what was to be measured and the newcomer's own strategy, poured together exactly."""
+    """Return the strategy so far and the newcomer's own, poured together exactly."""
     earlier = sum(inside.shares[:-1], Fraction(0))
     ratio = earlier * own.total / (inside.shares[-1] * before.total)
     factors = [ratio.numerator, ratio.denominator]

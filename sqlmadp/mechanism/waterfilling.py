@@ -58,7 +58,7 @@ class Waterfilling(Mechanism):
         return collective.read_by_all(split_by_scope(close), total)
 
     def interference(self, collective: Collective) -> Floats | None:
-        """Return what leaving everyone out once does, from the buckets of the others."""
+        """Return the errors when each is left out once, from the buckets of the others."""
         if self.tolerance:
             return None
         count = len(collective)

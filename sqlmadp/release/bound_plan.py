@@ -183,7 +183,7 @@ class BoundPlan:
 
     @property
     def notes(self) -> tuple[Problem, ...]:
-        """Return what is accepted and yet is most likely a slip, each place once."""
+        """Return notes on accepted statements that are most likely slips, each place once."""
         found = (note for own in self.queries for query in own for note in query.notes)
         return tuple(dict.fromkeys(found))
 
@@ -263,7 +263,7 @@ def _identity(column: Column) -> tuple[object, ...]:
 
 
 def _protected(domain: Domain) -> object:
-    """Return what a release's hash holds of who is protected; 1 for a record by itself."""
+    """Return who is protected, for a release's hash; 1 for a record by itself."""
     if domain.unit is None and domain.neighbours == "add_remove":
         return 1
     return domain.unit, domain.neighbours
@@ -327,7 +327,7 @@ def _statements(
 
 
 def own_statements(plan: Plan, analyst: Analyst) -> tuple[list[Statement], list[Problem]]:
-    """Return what an analyst has handed in, in files or from a connection, and its mistakes."""
+    """Return an analyst's statements, from files or a connection, and their mistakes."""
     own: list[Statement] = []
     problems: list[Problem] = []
     for path in analyst.files:

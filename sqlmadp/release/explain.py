@@ -46,7 +46,7 @@ def explain_statement(plan: Plan, statement: Statement, analyst: str | None = No
 
 
 def _expected(asked: BoundPlan, domain: Domain, number: int | None) -> Estimate:
-    """Return what a reader would read once the plan is released; it has no values."""
+    """Return the strategy that would be read once the plan is released; it has no values."""
     strategy = select(asked)
     blocks = unit_noise(strategy, asked.epsilon_per_record)
     reads = range(len(blocks)) if number is None else strategy.reads[number]

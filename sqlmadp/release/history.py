@@ -55,7 +55,7 @@ class Base:
         return [analyst.name for analyst in plan.analysts if analyst.name not in known]
 
     def epsilon(self, plan: Plan) -> Fraction:
-        """Return what the newcomers bring, which is what they are charged."""
+        """Return the epsilon that the newcomers bring, which is their charge."""
         brought, new = bringing(plan), self.newcomers(plan)
         return sum((brought[name] for name in new), Fraction(0))
 
@@ -127,7 +127,7 @@ def known_rows(measurements: Sequence[Measurement], domain: Domain) -> tuple[Row
 
 
 def complement(asked: BoundPlan, base: Base) -> Joint:
-    """Return what the newcomers measure, with the numbers of all blocks that each analyst reads.
+    """Return the newcomers' strategy, with the numbers of all blocks that each analyst reads.
 
     Blocks are numbered through all measurements.  Under a mechanism that keeps everybody to their
     own rows, newcomers add their own strategies.
@@ -166,20 +166,20 @@ def _check(asked: BoundPlan, base: Base, choice: Complement, chosen: Added) -> N
 
 
 def _own_reads(base: Base) -> dict[str, tuple[int, ...]]:
-    """Return what each analyst of a release read."""
+    """Return the blocks that each analyst of a release read."""
     reads: list[list[int]] = base.measurements[-1].metadata["reads"]
     analysts = base.asked.plan.analysts
     return {a.name: tuple(reads[p]) for a, p in zip(analysts, base.asked.places, strict=True)}
 
 
 def _members(stored: Measurement | None) -> dict[str, Fraction]:
-    """Return what each analyst brought to a release; nothing if it does not say."""
+    """Return the epsilon that each analyst brought to a release; nothing if it does not say."""
     kept = {} if stored is None else stored.metadata.get("members", {})
     return {name: Fraction(epsilon) for name, epsilon in kept.items()}
 
 
 def _asked_before(plan: Plan, members: Mapping[str, Fraction], mechanism: str) -> BoundPlan:
-    """Return what the members ask in this plan, with what they brought before."""
+    """Return the members' part of this plan, with the epsilon that they brought before."""
     total = sum(members.values(), Fraction(0))
     analysts = tuple(
         replace(analyst, share=members[analyst.name] / total)

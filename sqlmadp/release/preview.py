@@ -84,7 +84,7 @@ class Previews(dict[str, Certificate | NotSupportedError]):
 def preview_plan(
     plan: Plan, mechanisms: Sequence[str], progress: Progress | bool = False
 ) -> Previews:
-    """Return what a release with each mechanism would give the analysts of a plan."""
+    """Return the certificates that a release with each mechanism would have."""
     if unknown := [name for name in mechanisms if name not in MECHANISMS]:
         raise ProgrammingError(f"no mechanism {unknown[0]!r}; there are {', '.join(MECHANISMS)}")
     from sqlmadp.show.progress import told  # noqa: PLC0415
@@ -108,7 +108,7 @@ def preview(
     name: str,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Certificate:
-    """Return what a release with one mechanism would give; with ``base``, as an addition to it."""
+    """Return the certificate of a release with one mechanism; with ``base``, of adding to it."""
     asked.collective.progress = lambda done, total: progress(
         f"mechanism {name}: {done} of {2 * total} steps"
     )
@@ -277,12 +277,12 @@ class DryRun:
 
     @property
     def left(self) -> Fraction:
-        """Return what the ledger has left so far."""
+        """Return the budget that is left so far."""
         return self.budget - self.spent
 
 
 def dry_run(plan: Plan, progress: Progress = lambda _: None) -> DryRun:
-    """Return what a release would cost and give; raise what it would raise.
+    """Return the cost and the certificate of a release; raise the errors that it would raise.
 
     Statements are bound, the schema is compared with the table's catalogue, the ledger and its
     binding to the table are checked, the strategy is selected and calibrated, and all answers are
@@ -306,7 +306,7 @@ def dry_run(plan: Plan, progress: Progress = lambda _: None) -> DryRun:
 
 
 def _look(asked: BoundPlan, identity: Identity) -> tuple[Fraction, str | None, Base | None]:
-    """Return what the ledger has spent, when it recorded this release, and what it adds to."""
+    """Return the budget spent, when this release was recorded, and the release it adds to."""
     plan = asked.plan
     with Ledger.prepare(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
         known = [charge.time for charge in ledger.charges if charge.release == asked.release_id]

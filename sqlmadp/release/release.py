@@ -92,7 +92,7 @@ class Release:
 
     @property
     def measurement(self) -> Measurement:
-        """Return what was measured last: for this very plan."""
+        """Return the last measurement: the one of this very plan."""
         return self.measurements[-1]
 
     @cached_property
@@ -122,12 +122,12 @@ class Release:
 
     @property
     def processing(self) -> Processing:
-        """Return what is done to the estimate before anything is answered from it."""
+        """Return the post-processing of the estimate."""
         return processing(self.asked.plan)
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Return what the release gives each analyst, beside what each would have had alone."""
+        """Return the certificate: each analyst's error, beside the error alone."""
         return replace(self._certified(), skipped=self._skipped)
 
     def _certified(self) -> Certificate:
@@ -219,7 +219,7 @@ class Release:
         return self._reader.answer(statement, reads)
 
     def estimate(self, domain: Domain, analyst: str | None) -> Estimate:
-        """Return what a reader of all measurements can work out, without post-processing."""
+        """Return the estimate from all measurements, without post-processing."""
         reads = None if analyst is None else self._reads(analyst)
         return Estimate.of(self.measurements, domain, reads)
 
@@ -431,7 +431,7 @@ def released(plan: Plan, notice: Progress = lambda _: None) -> Release:
 def asked_and_released(
     plan: Plan, notice: Progress = lambda _: None
 ) -> tuple[BoundPlan, Release | None]:
-    """Return what a plan asks and its completed release, if there is one; else raise refusals.
+    """Return the bound plan and its completed release, if there is one; else raise refusals.
 
     A release that skipped what was refused is found again, and asks what it answered.
     """
@@ -474,7 +474,7 @@ def _completed(asked: BoundPlan, ledger: Ledger, notice: Progress) -> Release | 
 
 
 def _asked_without(asked: BoundPlan, ledger: Ledger) -> BoundPlan | None:
-    """Return what was released without those statements that the release says it skipped."""
+    """Return the plan without the statements that its release says it skipped."""
     for charge in ledger.charges:
         known = ledger.find(charge.release)
         skipped = [] if known is None else known.metadata.get("skipped", [])
@@ -516,7 +516,7 @@ def select(asked: BoundPlan) -> Joint:
 
 
 def added(asked: BoundPlan, base: Base) -> Joint:
-    """Return what newcomers add to a completed release."""
+    """Return the strategy that newcomers add to a completed release."""
     strategy = complement(asked, base)
     blocks = (*known_rows(base.measurements, asked.domain), *strategy.blocks)
     for reads in set(strategy.reads):
@@ -553,7 +553,7 @@ def _intention(asked: BoundPlan, ledger: Ledger, base: Base | None) -> str:
 
 
 def metadata_of(asked: BoundPlan, strategy: Joint, base: Base | None) -> dict[str, object]:
-    """Return what a reader needs beside the measurement, as plain JSON values."""
+    """Return the metadata stored with a measurement, as plain JSON values."""
     reads = sorted(zip(asked.places, strategy.reads, strict=True))
     earlier = () if base is None else base.measurements
     joint = joint_scopes(strategy.blocks)
@@ -569,7 +569,7 @@ def metadata_of(asked: BoundPlan, strategy: Joint, base: Base | None) -> dict[st
 
 
 def _skipped_names(asked: BoundPlan) -> list[list[str]]:
-    """Return what was left out: analyst, query (empty for all of an analyst's part) and why."""
+    """Return the skipped statements: analyst, query (empty for all of an analyst's) and why."""
     return [
         list(each)
         for each in dict.fromkeys((r.analyst, r.query, r.problem.code) for r in asked.refused)

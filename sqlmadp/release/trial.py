@@ -138,7 +138,7 @@ def prepare(
 
 
 def without_failing(asked: BoundPlan) -> BoundPlan:
-    """Return what is left when every statement was tried by itself; raise all that is refused."""
+    """Return the plan without statements that fail by themselves; raise all that is refused."""
     desk = Desk(asked.plan.limits)
     failed = [
         Refused(analyst.name, query.name, problem)

@@ -58,7 +58,7 @@ class Column:
         self._missed: dict[Partition, sparse.csr_array | None] = {self.finest: None}
 
     def missed(self, part: Partition) -> sparse.csr_array | None:
-        """Return what the finest vertices miss of a partition's functions; None if nothing."""
+        """Return the residual of a partition's functions over the finest vertices; None if zero."""
         if part not in self._missed and self.finest.refines(part):
             self._missed[part] = None
         elif part not in self._missed:
@@ -98,7 +98,7 @@ class Column:
         return np.moveaxis(self._projected(moved), -1, axis) / math.sqrt(self.count)
 
     def from_fine(self, tensor: Floats, axis: int, part: Partition) -> Floats:
-        """Return what the functions of a partition make of the fine residual: the transpose."""
+        """Return the functions of a partition applied to the fine residual: the transpose."""
         moved, lift = self._projected(np.moveaxis(tensor, axis, -1)), self.coordinates(part).lift
         if lift is not None:
             moved = (moved.reshape(-1, moved.shape[-1]) @ lift.T).reshape(*moved.shape[:-1], -1)

@@ -273,7 +273,7 @@ class Residuals:
         return np.asarray(tensor.transpose([0, *first, *last])).reshape(len(values), -1, size)
 
     def at_vertices(self, rows: Rows, fine: Scope, coordinates: Floats) -> Floats:
-        """Return what vertices make of coordinates in one space: the transpose.
+        """Return coordinates of one space at the vertices: the transpose.
 
         ``coordinates`` has the axes of what `coordinates` returns; so has the result of its values.
         """

@@ -4,10 +4,10 @@ A column has a finite list of *cells*, numbered from 0.  A cell is one declared 
 for a ``real`` column, one point or open interval between the constants (*cuts*) that the
 queries compare the column with:
 
-    category   one cell a value, in declared order
+    category   one cell per value, in declared order
     boolean    false, true
-    integer    one cell an integer, from ``minimum`` to ``maximum``
-    date       one cell a day, from ``minimum`` to ``maximum``
+    integer    one cell per integer, from ``minimum`` to ``maximum``
+    date       one cell per day, from ``minimum`` to ``maximum``
     real       e0, (e0, e1), e1, (e1, e2), e2, ...   for the edges e0 < e1 < ...
                that are ``minimum``, the cuts between, and ``maximum``
     timestamp  one cell per step of time (``every``), from ``minimum`` to ``maximum``
@@ -262,7 +262,7 @@ class Domain:
 
     @property
     def error_meaning(self) -> str:
-        """Return what the error that is stated with an answer covers, and what it does not."""
+        """Return in words which errors the stated one covers, and which it does not."""
         noise = "± is one standard error of the noise, for the records that were included"
         if not self.left_out:
             return f"{noise}: all records of the table."

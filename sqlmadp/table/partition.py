@@ -396,7 +396,7 @@ class Partition:
         return found
 
     def missed_of(self, other: Partition) -> sparse.csr_array:
-        """Return what the vertices here miss of another partition's functions, at some values.
+        """Return the residual of another partition's functions over these vertices, at some values.
 
         Where nothing is missed at these values, nothing is missed at any.
         """
