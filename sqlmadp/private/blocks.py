@@ -52,7 +52,7 @@ MAX_ENTRY = 2**31
 MAX_ROW_SUM = 2**46
 MAX_ANSWER = 2**62
 MOST_RECORDS = 2**30
-"""Records up to which no answer is held back at `MAX_ANSWER`."""
+"""With at most this many records no answer is held back at `MAX_ANSWER`."""
 FINE = 2**12
 """Round sums down only to units of which a record has this many times as many as vertices that it
 touches; the noise then grows by less than one part in as many."""

@@ -8,7 +8,7 @@ Integers with noise of scale ``sensitivity / epsilon`` are epsilon-differentiall
 The scale is a floating-point number, so it is rounded up, and raised further until
 OpenDP's own bound on the privacy loss is at most epsilon.
 
-OpenDP draws some 80,000 values a second, so a large release draws in several processes.  Each
+OpenDP draws some 80,000 values per second, so a large release draws in several processes.  Each
 is a new process and no fork: a fork would inherit the state of the random generator, and
 processes with the same state would draw the same noise.
 

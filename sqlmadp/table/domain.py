@@ -11,7 +11,7 @@ queries compare the column with:
     real       e0, (e0, e1), e1, (e1, e2), e2, ...   for the edges e0 < e1 < ...
                that are ``minimum``, the cuts between, and ``maximum``
     timestamp  one cell per step of time (``every``), from ``minimum`` to ``maximum``
-    decimal    one cell per number of so many decimals, from ``minimum`` to ``maximum``: a
+    decimal    one cell per number of ``decimals`` decimals, from ``minimum`` to ``maximum``: a
                ``real`` column of a schema that declares its ``decimals``
 
 An undeclared value is read as NULL, so every column has one more cell, the last, for NULL; only a
@@ -201,7 +201,7 @@ class Unit:
     column: str
     """The column that says whose a record is; it need not be declared."""
     max_records: int
-    """At most so many records of a unit are counted."""
+    """Count at most this many records per unit."""
     nulls: Literal["drop", "own"] = "drop"
     """A record without a unit is dropped, or is a unit of its own."""
     key: tuple[str, ...] = ()
