@@ -15,7 +15,7 @@ rules by looking at everyone; *interference* then lets those who are left settle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -29,8 +29,8 @@ from sqlmadp.mechanism.utilitarian import least_found
 from sqlmadp.mechanism.waterfilling import ratio
 from sqlmadp.solve.residual import Residuals
 from sqlmadp.solve.solution import assembled
-from sqlmadp.strategy.layout import as_asked
-from sqlmadp.table.partition import Floats, Partition, common
+from sqlmadp.strategy.layout import as_asked, written_out
+from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
 
 MOST_COORDINATES = 2048
@@ -270,7 +270,7 @@ def bounds(collective: Collective, epsilon: Fraction) -> Bounds:
 
 def _sum_of_singular_values(workload: list[Rows]) -> float | None:
     """Return the sum of the singular values of a workload; None if there are too many."""
-    if max(_written_out(workload), default=0) > MOST_COORDINATES:
+    if written_out(workload) > MOST_COORDINATES:
         return None
     spaces = Residuals(workload)
     if max((space.size for space in spaces.spaces.values()), default=0) > MOST_COORDINATES:
@@ -282,17 +282,3 @@ def _sum_of_singular_values(workload: list[Rows]) -> float | None:
         values = np.sqrt(np.maximum(np.linalg.eigvalsh(matrix), 0)).sum()
         total += spaces.spaces[fine].multiplicity * float(values)
     return total
-
-
-def _written_out(workload: list[Rows]) -> Iterator[int]:
-    """Yield how many functions of each column, at most, its basis writes out."""
-    told: dict[str, list[tuple[Partition, bool]]] = {}
-    for rows in workload:
-        for name, part in zip(rows.scope, rows.parts, strict=True):
-            told.setdefault(name, []).append((part, rows.plain))
-    for own in told.values():
-        parts = sorted({part for part, _ in own}, key=lambda part: part.key)
-        finest = common(parts)
-        # Rows across the finest vertices treat each of them in its own way.
-        alike = all(plain for part, plain in own if part == finest)
-        yield sum(part.size for part in parts if part != finest) if alike else finest.size

@@ -76,11 +76,13 @@ def _tangled(asked: Found) -> Iterator[tuple[str, Statement, Problem]]:
     # Optimisers load slowly, and are needed for large plans only.
     from sqlmadp.solve.residual import Residuals  # noqa: PLC0415
     from sqlmadp.strategy.kronecker import as_products  # noqa: PLC0415
-    from sqlmadp.strategy.layout import as_asked  # noqa: PLC0415
+    from sqlmadp.strategy.layout import as_asked, written_out  # noqa: PLC0415
 
     # Every vertex alone is the plainest strategy, and always a candidate.
     plainest = [Rows(rows.scope, rows.parts, 1.0) for rows in several.values()]
-    largest = max((space.size for space in Residuals(plainest).spaces.values()), default=0)
+    largest = written_out(plainest)
+    if largest <= MAX_SPACE:  # Otherwise not even the basis of one column can be worked out.
+        largest = max((space.size for space in Residuals(plainest).spaces.values()), default=0)
     if largest <= MAX_SPACE or as_products(as_asked([rows for rows, _, _ in asked])) is not None:
         return
     rows, statement, name = max(asked, key=lambda each: each[0].size)

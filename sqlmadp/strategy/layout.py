@@ -202,6 +202,23 @@ def coordinates(blocks: Sequence[Rows]) -> int:
     return max(sizes.values(), default=1)
 
 
+def written_out(workload: Sequence[Rows]) -> int:
+    """Return how many functions of one column, at most, its basis writes out: see `Column`."""
+    told: dict[str, list[tuple[Partition, bool]]] = {}
+    for rows in workload:
+        for name, part in zip(rows.scope, rows.parts, strict=True):
+            told.setdefault(name, []).append((part, rows.plain))
+    most = 0
+    for own in told.values():
+        parts = sorted({part for part, _ in own}, key=lambda part: part.key)
+        finest = common(parts)
+        # Rows across the finest vertices treat each of them in its own way.
+        alike = all(plain for part, plain in own if part == finest)
+        others = sum(part.size for part in parts if part != finest)
+        most = max(most, min(others, finest.size) if alike else finest.size)
+    return most
+
+
 def weighed(
     blocks: Sequence[Rows],
     workloads: Sequence[Sequence[Rows]],

@@ -113,7 +113,7 @@ def test_a_forgotten_second_ramp_is_caught(monkeypatch):
 def test_steps_beyond_the_unit_are_caught(monkeypatch):
     right = counting._by_runs
     monkeypatch.setattr(counting, "_by_runs", lambda *arguments: right(*arguments) * 2)
-    assert not audit_case(broken("sums: the highest income"), 4_000, confidence=SURE).holds
+    assert not audit_case(broken("sums: the highest income"), 40_000, confidence=SURE).holds
 
 
 @pytest.mark.statistical
