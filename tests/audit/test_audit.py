@@ -119,7 +119,7 @@ def test_products_whose_heights_are_forgotten_are_caught(monkeypatch):
 @pytest.mark.statistical
 def test_ramps_whose_steps_are_forgotten_are_caught(monkeypatch):
     monkeypatch.setattr(boundary, "grain", lambda block: Fraction(divisor(block)))
-    assert not audit_case(ramps(), 4_000, confidence=SURE).holds
+    assert not audit_case(ramps(), 20_000, confidence=SURE).holds
 
 
 @pytest.mark.statistical
@@ -131,7 +131,7 @@ def test_one_noise_scale_for_blocks_of_different_units_is_caught(monkeypatch):
         return replace(strategy, scales=(min(strategy.scales),) * len(strategy.scales))
 
     monkeypatch.setattr("sqlmadp.audit.report.calibrate", alike)
-    assert not audit_case(ramps(), 4_000, confidence=SURE).holds
+    assert not audit_case(ramps(), 20_000, confidence=SURE).holds
 
 
 @pytest.mark.statistical
