@@ -54,7 +54,7 @@ BYTES_PER_SUM_IN_WORK = 160
 """The same while the sums of one block are worked out from moments (measured: 153 to 161)."""
 BYTES_PER_VALUE = 40
 """The size of a wide column's pieces and steps, value by value, while the statement is built
-(measured: 28)."""
+(measured: 32)."""
 LATEST = 256
 """Try at most this many earlier batches for the next scope."""
 
