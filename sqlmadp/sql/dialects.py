@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -23,9 +23,11 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError, UnsupportedError
 
 from sqlmadp.errors import SqlError
+from sqlmadp.sql import hints
 from sqlmadp.sql.grammar import BROKEN, DUCKDB, GRAMMAR, Node, grammar_of
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Span, span
+from sqlmadp.table.domain import Domain
 
 POSTGRES: Final = "postgres"
 VERIFIED: Final = (DUCKDB, POSTGRES)
@@ -79,16 +81,14 @@ def unknown_dialect(name: str) -> str | None:
     return f"there is no dialect {name!r}. {listed}"
 
 
-def translated(statement: Statement, types: Mapping[str, str]) -> str:
-    """Return a statement in DuckDB's SQL, or an SqlError with every mistake.
-
-    ``types`` are the DuckDB types of the declared columns, by their names in lower case.
-    """
+def translated(statement: Statement, domain: Domain) -> str:
+    """Return a statement in DuckDB's SQL, or an SqlError with every mistake."""
     if statement.dialect == DUCKDB:
         return statement.text
     if (reason := unknown_dialect(statement.dialect)) is not None:
         raise statement.refuse("dialect", reason, span=(0, 1))
-    tree = _parsed(statement)
+    tree = _parsed(statement, domain)
+    types = {column.name.casefold(): column.sql_type for column in domain.columns}
     known = Types(types, _names_of_answers(tree))
     problems = [
         statement.problem("dialect", reason, hint=_hint(node), span=span(node))
@@ -108,29 +108,28 @@ def translated(statement: Statement, types: Mapping[str, str]) -> str:
         raise statement.refuse("dialect", "it cannot be translated") from None
 
 
-def accepting(text: str) -> str | None:
-    """Return a dialect that reads a text which DuckDB does not; None if none does."""
+def other_readings(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the dialects that read a text which DuckDB does not, each with what it reads."""
     if len(text) > _LONGEST_TRIED or not _begins_a_query(text):
-        return None
+        return
     for name in _TRIED:
         try:
             grammar = grammar_of(name)
             parser = grammar.parser(error_level=ErrorLevel.IMMEDIATE)
-            tree = parser.parse(grammar.tokenize(text), text)
+            (tree,) = parser.parse(grammar.tokenize(text), text)
+            if isinstance(tree, exp.Query) and tree.find(exp.From):
+                yield name, tree.sql(dialect=DUCKDB, comments=False)
         except (*BROKEN, RecursionError):
             continue
-        if len(tree) == 1 and isinstance(tree[0], exp.Query) and tree[0].find(exp.From):
-            return name
-    return None
 
 
 # Reading.
 
 
-def _parsed(statement: Statement) -> Node:
+def _parsed(statement: Statement, domain: Domain) -> Node:
     grammar = grammar_of(statement.dialect)
     if not _begins_a_query(statement.text):
-        raise not_a_select(statement)
+        raise not_a_select(statement, domain)
     try:
         tokens = grammar.tokenize(statement.text)
         parsed = grammar.parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, statement.text)
@@ -140,7 +139,7 @@ def _parsed(statement: Statement) -> Node:
         message = f"it cannot be read as {statement.dialect}"
         raise statement.refuse("syntax", message, hint="Write it for DuckDB.") from None
     if len(parsed) != 1 or not isinstance(parsed[0], exp.Query):
-        raise not_a_select(statement)
+        raise not_a_select(statement, domain)
     return parsed[0]
 
 
@@ -149,12 +148,15 @@ def _begins_a_query(text: str) -> bool:
     return re.match(r"[\s(]*(SELECT|WITH|FROM)\b", text, re.IGNORECASE) is not None
 
 
-def not_a_select(statement: Statement) -> SqlError:
+def not_a_select(statement: Statement, domain: Domain) -> SqlError:
     """Return the refusal of anything but a SELECT."""
+    if re.match(r"\s*PIVOT", statement.text, re.IGNORECASE):
+        hint = hints.pivoted(domain, statement.text)
+        return statement.refuse("pivot", "PIVOT is not supported", hint=hint)
     return statement.refuse(
         "not-a-select",
         "only SELECT statements are answered",
-        hint="Ask for counts: a SELECT with COUNT(*).",
+        hint=f"Ask for counts: {hints.counts(domain)}.",
     )
 
 
