@@ -24,6 +24,7 @@ from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
+from sqlmadp.bind.bind import Binder, BoundQuery
 from sqlmadp.errors import NotReleasedError, OperationalError, SqlError
 from sqlmadp.files.analysts import Analyst, no_analyst
 from sqlmadp.files.plan import Plan
@@ -35,7 +36,6 @@ from sqlmadp.release.release import Release, find, select
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.release.trial import try_statement
 from sqlmadp.show.progress import Report, told
-from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from sqlmadp.answer.explain import explain
 from sqlmadp.answer.reconstruct import Estimate, recut
 from sqlmadp.answer.result import Result
+from sqlmadp.bind.bind import bind, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.files.analysts import no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import unit_noise
 from sqlmadp.release.release import asked_and_released, select
-from sqlmadp.sql.bind import bind, cuts
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import Statement, explained, split
 from sqlmadp.table.domain import Domain
 

@@ -26,6 +26,7 @@ from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reader import Reader
 from sqlmadp.answer.reconstruct import DRAWS, Estimate, joint_scopes, measured_rows
 from sqlmadp.answer.result import Result, number
+from sqlmadp.bind.bind import BoundQuery
 from sqlmadp.errors import (
     Error,
     NotCoveredError,
@@ -56,7 +57,6 @@ from sqlmadp.release.history import (
     stages_of,
     stored_before,
 )
-from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import Statement, split
 from sqlmadp.table.domain import Domain
