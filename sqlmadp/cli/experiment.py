@@ -162,7 +162,7 @@ def _run(name: str, given: dict[str, Any]) -> None:
     from sqlmadp.experiment.instances import Settings  # noqa: PLC0415
     from sqlmadp.experiment.run import run  # noqa: PLC0415
     from sqlmadp.mechanism import MECHANISMS  # noqa: PLC0415
-    from sqlmadp.show.progress import counted  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
 
     instances, jobs, quiet = given.pop("instances"), given.pop("jobs"), given.pop("quiet")
     folder, as_json = given.pop("out") or Path(f"experiment-{name}"), given.pop("as_json")
@@ -174,8 +174,14 @@ def _run(name: str, given: dict[str, Any]) -> None:
         **given,
     )
     try:
-        with counted("instances", quiet=quiet) as shown:
-            results = run(settings, instances=instances, folder=folder, jobs=jobs, progress=shown)
+        with stages(1, quiet=quiet) as shown:
+            results = run(
+                settings,
+                instances=instances,
+                folder=folder,
+                jobs=jobs,
+                progress=shown.part("instances"),
+            )
     except KeyboardInterrupt:
         click.echo("\ninterrupted; what was done is kept: run it again to go on", err=True)
         click.get_current_context().exit(INTERRUPTED)
@@ -214,10 +220,10 @@ def audit(measurements: int, as_json: bool, quiet: bool) -> None:
     prove. No plan, no private table and no ledger of yours is touched. Takes some minutes.
     """
     from sqlmadp.audit import report as auditing  # noqa: PLC0415
-    from sqlmadp.show.progress import counted  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
 
-    with counted("measuring", quiet=quiet) as progress:
-        report = auditing.audit(measurements, progress=progress)
+    with stages(1, quiet=quiet) as progress:
+        report = auditing.audit(measurements, progress=progress.part("measuring"))
     if as_json:
         print_json(auditing.audit_figures(report))
     else:
