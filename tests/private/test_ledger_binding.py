@@ -121,7 +121,7 @@ def test_a_note_that_is_no_file_is_refused(measure_people, note, ledger, made):
             os.mkfifo(note)  # Reading it would wait for ever.
         case _:
             note.mkdir()
-    with pytest.raises(LedgerError, match="cannot be read. Nothing was read or spent"):
+    with pytest.raises(LedgerError, match=r"cannot be read\. Nothing was read or spent"):
         measure_people()
     assert ledger.spent == 0
 
