@@ -29,7 +29,6 @@ from sqlmadp.bind.predicate import conjuncts, cuts_of, pieces, uses
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql.aggregates import LINEAR
 from sqlmadp.sql.grammar import DUCKDB
-from sqlmadp.sql.growth import LONGEST, overgrown
 from sqlmadp.sql.hints import undeclared_values
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.read import Reading, deep_recursion
@@ -258,15 +257,6 @@ def _divide(
     if isinstance(reading, SqlError):
         raise reading
     divided = divide(reading.tree, statement, evaluator.domain, evaluator.sandbox, evaluator.limits)
-    keys = [key for part in divided.blocks for key in part.keys]
-    if (grown := overgrown(divided.tree, keys, evaluator.domain)) is not None:
-        raise statement.refuse(
-            "too-long-text",
-            f"this could make text of more than {LONGEST:,} characters of what the queries inside "
-            "it make",
-            hint="Put less text together.",
-            span=span(grown),
-        )
     columns = evaluator.sandbox.describe(statement, reading.sql)
     if divided.problems:
         raise SqlError(divided.problems)

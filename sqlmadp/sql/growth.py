@@ -1,9 +1,9 @@
-"""Growth: how long text an expression can make.
+"""Growth: how long text a statement can make, and how many steps its patterns can take.
 
 A call that would take very long or fill the memory must never begin: repeat('x', 1000000000),
 nested REPLACE, a long chain of ||, a LIKE pattern with many wildcards over long text.  The bound is
-worked out from the statement's own constants.  (Not in `limits`, which every plan loads: this needs
-sqlglot, which is slow to load.)
+worked out from the statement's own constants, in one walk over the private blocks and the queries
+around them, through aliases, sub-selects and CTEs.
 """
 
 from __future__ import annotations
@@ -11,189 +11,174 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlmadp.sql.tree import Node, call_of, children, constant, is_constant, span, walk
+from sqlmadp.sql.limits import COLUMN_TEXT, GATHERED_TEXT, LONGEST_TEXT, MATCHING_STEPS
+from sqlmadp.sql.resolve import Resolved
+from sqlmadp.sql.tree import Node, call_of, children, constant, is_constant, is_star
 from sqlmadp.table.domain import Domain
 
-if TYPE_CHECKING:
-    from sqlmadp.sql.check import ExpressionChecker
-
-LONGEST = 20_000
-"""Characters that an expression may make of one record or one row of answers."""
-GATHERED = 1_000
-"""Characters of each row that an aggregate over answers may put together to one text."""
-MOST_STEPS = 10**7
-"""Steps that matching one pattern or comparing two texts may take."""
-
-_COLUMN = 200
-"""Characters that a value of a column is taken to have, if the domain declares no longer one."""
 _REPEATED = frozenset({"repeat", "lpad", "rpad", "to_base", "left", "right"})
 _REPLACED = frozenset({"replace", "regexp_replace", "translate"})
-_LIKE = frozenset(
+_PATTERNS = frozenset(
     {"like", "ilike", "glob"}
     | {"like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape"}
 )
-_DISTANCE = frozenset(
+_DISTANCES = frozenset(
     {"levenshtein", "editdist3", "damerau_levenshtein", "jaccard", "hamming"}
     | {"jaro_similarity", "jaro_winkler_similarity"}
 )
-_JOINED = frozenset({"||", "concat", "concat_ws", "list_value", "overlay"})
-_DIGITS = frozenset({"hex", "to_hex", "bin", "to_binary", "base64", "regexp_escape"})
+_JOINED = frozenset({"||", "concat", "concat_ws", "list_value", "overlay", "array"})
+_SPELLED = frozenset({"hex", "to_hex", "bin", "to_binary", "base64", "regexp_escape", "strftime"})
+"""Functions that write several characters for one."""
+_FORMATS = frozenset({"format", "printf"})
 _GATHERED = frozenset({"string_agg", "group_concat", "listagg", "list", "array_agg", "histogram"})
 """Aggregates over answers whose value grows with the number of rows."""
-_GROWING = _REPEATED | _REPLACED | _JOINED | _DIGITS | {"format", "printf"}
-_BOUNDED = _GROWING | _LIKE | _DISTANCE | _GATHERED
+_GROWING = _REPEATED | _REPLACED | _JOINED | _SPELLED | _FORMATS
 _WIDTH = re.compile(r"\d{3,}|\*|\{[^}]*\{")
+_CLAUSES = ("where", "group", "having", "qualify", "order", "distinct")
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.Like: "like",
+    exp.ILike: "ilike",
+    exp.Glob: "glob",
+    exp.DPipe: "||",
+    exp.Array: "array",
+}
 
 
-def check_growth(node: Node, checker: ExpressionChecker) -> None:
-    """Refuse an expression that could make very long text or take very many steps."""
-    calls = [(_name(part), part) for part in walk(node)]
-    calls = [(name, part) for name, part in calls if name in _BOUNDED]
-    column = _longest_value(checker.domain) if calls else 0
-    for name, part in calls:
-        if name in _GROWING and length(part, column) > LONGEST:
-            checker.refuse(
-                "too-long-text",
-                f"{name} could make text of more than {LONGEST:,} characters",
-                "Use smaller constants.",
-                span(part),
-            )
-            return
-        if name in _GATHERED and _gathered(part, column):
-            checker.refuse(
-                "too-long-text",
-                f"{name} would put text of more than {GATHERED:,} characters per row together",
-                "Shorten what is put together, for example with left(..., 100).",
-                span(part),
-            )
-            return
-        if name in _LIKE | _DISTANCE and _steps(name, _operands(part), column) > MOST_STEPS:
-            checker.refuse(
-                "slow-pattern",
-                f"{name} could take more than {MOST_STEPS:,} steps on one value",
-                "Use fewer wildcards, or contains(), starts_with() and ends_with().",
-                span(part),
-            )
-            return
+@dataclass(frozen=True)
+class Overgrown:
+    """An expression that could make very long text or take very many steps."""
+
+    node: Node
+    code: str
+    message: str
+    hint: str
 
 
-def overgrown(tree: Node, keys: Iterable[Node], domain: Domain) -> Node | None:
-    """Return an expression that makes very long text of what sub-selects over answers make.
+def overgrown(tree: Node, blocks: Iterable[Resolved], domain: Domain) -> Overgrown | None:
+    """Return the first expression of a statement over its blocks that could; None if none does."""
+    found = _Growth()
+    column = answers = _longest_value(domain)
+    for block in blocks:
+        for part in (*block.predicates(), *block.values()):
+            found.length(part, column)
+        answers = max([answers, *(found.length(key, column) for key in block.keys)])
+    found.query(tree, answers, {})
+    return found.first
 
-    ``keys`` are those of the private blocks; None if nothing does.
-    """
-    column = _longest_value(domain)
-    answers = max((length(key, column) for key in keys), default=column)
-    return _Outer(max(answers, column)).overgrown(tree)
 
+class _Growth:
+    """Works out how long things can get, and remembers the first that gets too long."""
 
-class _Outer:
-    """Follows how long the columns of nested queries over answers can get."""
+    def __init__(self) -> None:
+        self.first: Overgrown | None = None
 
-    def __init__(self, answers: float) -> None:
-        self._answers = answers
-        self._found: Node | None = None
-
-    def overgrown(self, tree: Node) -> Node | None:
-        self._query(tree, {})
-        return self._found
-
-    def _query(self, node: Node, ctes: Mapping[str, float]) -> float:
-        """Return how many characters the longest column of a query can have."""
+    def query(self, node: Node, answers: float, ctes: Mapping[str, float]) -> float:
+        """Return how many characters the longest column of a query over answers can have."""
         known = dict(ctes)
         given = node.args.get("with_")
         for cte in given.expressions if given is not None else ():
-            known[cte.alias.casefold()] = self._query(cte.this, known)
+            known[cte.alias.casefold()] = self.query(cte.this, answers, known)
         if isinstance(node, exp.SetOperation):
-            return max(self._query(side, known) for side in (node.this, node.expression))
-        if not isinstance(node, exp.Select):
-            return self._relation(node.this, known) if node.this is not None else self._answers
+            return max(self.query(side, answers, known) for side in (node.this, node.expression))
+        if isinstance(node, exp.Table):
+            own = known.get(node.name.casefold(), answers)
+        elif isinstance(node, exp.Subquery) and node.this is not None:
+            own = self.query(node.this, answers, known)
+        else:
+            own = answers
         reads = node.args.get("from_")
+        joins = node.args.get("joins") or ()
         tables = [] if reads is None else [reads.this]
-        tables += [join.this for join in node.args.get("joins") or ()]
-        here = max((self._relation(table, known) for table in tables), default=self._answers)
-        inner = (q for item in node.expressions for q in walk(item) if isinstance(q, exp.Query))
-        here = max([here, *(self._query(query, known) for query in inner)])
+        here = max(
+            [own, *(self.query(each.this, answers, known) for each in joins)]
+            + [self.query(table, answers, known) for table in tables]
+        )
+        if not isinstance(node, exp.Select):
+            return here
+        inner = [query for part in node.iter_expressions() for query in _queries(part)]
+        here = max([here, *(self.query(query, answers, known) for query in inner)])
         aliases: dict[str, float] = {}
         for item in node.expressions:
-            named = [aliases[c.name] for c in item.find_all(exp.Column) if c.name in aliases]
-            made = length(item.unalias(), max([here, *named]))
-            if made > max(LONGEST, here, *named) and self._found is None:
-                self._found = item
-            if item.alias:
-                aliases[item.alias] = made
+            made = self.length(item.unalias(), here, aliases)
+            aliases[item.alias.casefold()] = made
+        conditions = [join.args["on"] for join in joins if join.args.get("on") is not None]
+        for clause in (*(node.args.get(name) for name in _CLAUSES), *conditions):
+            if clause is not None:
+                self.length(clause, here, aliases)
         return max([here, *aliases.values()])
 
-    def _relation(self, table: Node, ctes: Mapping[str, float]) -> float:
-        if isinstance(table, exp.Table):
-            own = ctes.get(table.name.casefold(), self._answers)
-        else:
-            own = self._query(table, ctes) if isinstance(table, exp.Query) else self._answers
-        joins = table.args.get("joins") or ()
-        return max([own, *(self._relation(join.this, ctes) for join in joins)])
+    def length(
+        self, node: Node, column: float, aliases: Mapping[str, float] | None = None
+    ) -> float:
+        """Return how many characters an expression can have; a column's values have ``column``."""
+        if is_constant(node):
+            return len(constant(node))
+        if isinstance(node, exp.Column):
+            return (aliases or {}).get(node.name.casefold(), column)
+        if isinstance(node, exp.Query) or is_star(node):
+            return column
+        parts = {id(child): self.length(child, column, aliases) for child in children(node)}
+        if isinstance(node, exp.Window):
+            return self.length(node.this, column, aliases)
+        call = call_of(node)
+        name = _OPERATORS.get(type(node), "" if call is None else call.name)
+        operands = children(node) if call is None else list(call.arguments)
+        lengths = [parts.get(id(operand), 0.0) for operand in operands]
+        made = _made(name, operands, lengths)
+        if name in _GROWING and made > LONGEST_TEXT:
+            message = f"{name} could make text of more than {LONGEST_TEXT:,} characters"
+            self._refuse(node, "too-long-text", message, "Use smaller constants, or fewer parts.")
+        if name in _GATHERED and any(each > max(GATHERED_TEXT, column) for each in lengths[:1]):
+            message = f"{name} would gather text of more than {GATHERED_TEXT:,} characters per row"
+            hint = "Shorten what is put together, for example with left(..., 100)."
+            self._refuse(node, "too-long-text", message, hint)
+        if _steps(name, operands, lengths) > MATCHING_STEPS:
+            message = f"{name} could take more than {MATCHING_STEPS:,} steps on one value"
+            hint = "Use fewer wildcards, or contains(), starts_with() and ends_with()."
+            self._refuse(node, "slow-pattern", message, hint)
+        return made
+
+    def _refuse(self, node: Node, code: str, message: str, hint: str) -> None:
+        self.first = self.first or Overgrown(node, code, message, hint)
 
 
-def _name(node: Node) -> str:
-    """Return the name of a function or of LIKE and its kin; empty for anything else."""
-    if isinstance(node, (exp.Like, exp.ILike, exp.Glob)):
-        return type(node).__name__.lower()
-    if isinstance(node, exp.DPipe):
-        return "||"
-    call = call_of(node)
-    return "" if call is None else call.name
+def _queries(node: Node) -> list[Node]:
+    """Return the queries directly inside an expression or a clause."""
+    if isinstance(node, exp.Query):
+        return [node]
+    if isinstance(node, (exp.From, exp.Join, exp.With)):
+        return []
+    return [query for child in node.iter_expressions() for query in _queries(child)]
 
 
-def _gathered(node: Node, column: float) -> bool:
-    call = call_of(node)
-    first = call.arguments[:1] if call is not None else ()
-    return any(length(value, column) > max(GATHERED, column) for value in first)
-
-
-def _operands(node: Node) -> list[Node]:
-    call = call_of(node)
-    return children(node) if call is None else list(call.arguments)
-
-
-def _longest_value(domain: Domain) -> int:
+def _longest_value(domain: Domain) -> float:
     """Return how many characters a value of any column can have."""
     declared = [value for column in domain.columns for value in column.values]
     public = [value for table in domain.public for row in table.rows for value in row]
     texts = [len(value) for value in (*declared, *public) if isinstance(value, str)]
-    return max([*texts, _COLUMN])
+    return max([*texts, COLUMN_TEXT])
 
 
-def length(node: Node, column: float = _COLUMN) -> float:
-    """Return how many characters an expression can have, if a value of a column has ``column``."""
-    if is_constant(node):
-        return len(constant(node))
-    if isinstance(node, exp.Column):
-        return column
-    operands = _operands(node)
-    parts = [length(operand, column) for operand in operands]
-    if isinstance(node, exp.DPipe):
-        return sum(parts) + 40
-    if isinstance(node, exp.Window):
-        return length(node.this, column)
-    name = _name(node)
+def _made(name: str, operands: list[Node], lengths: list[float]) -> float:
+    """Return how many characters a function can make of operands of these lengths."""
     if name in _GATHERED:
-        return LONGEST / 4  # However many rows there are; it must not be doubled often.
-    if not isinstance(node, exp.Anonymous):
-        return max([*parts, 40.0])
-    if name == "repeat" and len(parts) > 1:
-        return parts[0] * _number(operands[1])
+        return LONGEST_TEXT / 4  # However many rows there are; it must not be doubled often.
+    if name == "repeat" and len(lengths) > 1:
+        return lengths[0] * _number(operands[1])
     if name in _REPEATED:
-        return max([parts[0] if parts else 0.0, *map(_number, operands[1:2]), *parts[2:3], 40.0])
-    if name in _REPLACED and len(parts) > 2:
-        return max(parts[0], 1) * max(parts[2], 1)
-    if name in ("format", "printf") and parts:
-        first = operands[0]
-        wide = not is_constant(first) or _WIDTH.search(constant(first))
-        return math.inf if wide else 100 * parts[0] + sum(parts)
-    return 8 * sum(parts) + 40 if name in _DIGITS else sum(parts) + 40
+        return max([*lengths[:1], *map(_number, operands[1:2]), *lengths[2:3], 40.0])
+    if name in _REPLACED and len(lengths) > 2:
+        return max(lengths[0], 1) * max(lengths[2], 1)
+    if name in _FORMATS and lengths:
+        wide = not is_constant(operands[0]) or _WIDTH.search(constant(operands[0]))
+        return math.inf if wide else 100 * lengths[0] + sum(lengths)
+    if name in _SPELLED:
+        return 8 * sum(lengths) + 40
+    return sum(lengths) + 40 if name in _JOINED else max([*lengths, 40.0])
 
 
 def _number(node: Node) -> float:
@@ -204,13 +189,13 @@ def _number(node: Node) -> float:
         return math.inf
 
 
-def _steps(name: str, operands: list[Node], column: float) -> float:
-    if len(operands) < 2:
+def _steps(name: str, operands: list[Node], lengths: list[float]) -> float:
+    """Return how many steps matching a pattern or comparing two texts can take."""
+    if len(operands) < 2 or name not in _PATTERNS | _DISTANCES:
         return 0
-    first, second = (length(operand, column) for operand in operands[:2])
-    if name in _DISTANCE:
-        return first * second
-    pattern = operands[1]
+    first, pattern = lengths[0], operands[1]
+    if name in _DISTANCES:
+        return first * lengths[1]
     if not is_constant(pattern):
         return first**4
     wildcards = len(re.findall(r"[%*]+", constant(pattern)))

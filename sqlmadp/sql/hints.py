@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 from sqlglot import exp
 
+from sqlmadp.sql.limits import BINS, LISTED
 from sqlmadp.sql.tree import Node, Span, constant, quote, span, walk
 from sqlmadp.table.domain import Column, Domain
 
@@ -115,8 +116,6 @@ _CLAUSES = (
     *("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "BETWEEN", "JOIN", "USING"),
     "UNION",
 )
-BINS = 10
-"""Offer about this many bins of a real column."""
 
 
 @cache
@@ -257,9 +256,6 @@ def _width(column: Column) -> str:
 
 COMPARED = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In)
 """Comparisons that ask for a value itself."""
-
-LISTED = 5
-"""Declared values that a note lists."""
 
 
 @dataclass(frozen=True)

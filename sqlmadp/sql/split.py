@@ -21,7 +21,7 @@ from sqlglot import exp
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql import hints
 from sqlmadp.sql.check import QUERIES, has_only_known_arguments
-from sqlmadp.sql.growth import check_growth
+from sqlmadp.sql.growth import overgrown
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.names import Field, Public, Records, declared, resolved
 from sqlmadp.sql.resolve import PENDING, Resolved, Resolver
@@ -86,6 +86,10 @@ class _Divider(SelectChecker):
             raise SqlError(self.problems)
         top = next((block for block in self._blocks if block.outer is result), None)
         whole = result if isinstance(result, exp.Expr) else exp.Select()
+        if (grown := overgrown(whole, self._blocks, self.domain)) is not None:
+            raise self.statement.refuse(
+                grown.code, grown.message, hint=grown.hint, span=span(grown.node)
+            )
         return Divided(whole, tuple(self._blocks), top, tuple(self._late))
 
     # Queries.
@@ -219,7 +223,6 @@ class _Divider(SelectChecker):
         self.records = None
         for part in expressions_of(node):
             self.check_expression(part, "answers")
-            check_growth(part, self)
         return self._with_subqueries(node, ctes)
 
     def _with_subqueries(self, node: Node, ctes: Sources) -> Node:
@@ -262,8 +265,6 @@ class _Divider(SelectChecker):
         except SqlError as error:
             self._late.extend(error.problems)
             return exp.Select()
-        for part in (*found.predicates(), *found.keys, *found.values()):
-            check_growth(part, self)  # With names replaced by what they stand for.
         self._blocks[number] = found
         return found.outer
 
