@@ -26,15 +26,15 @@ from sqlmadp.bind.evaluate import EvaluationError, Evaluator, ManyValuesError, S
 from sqlmadp.bind.groups import TooManyCellsError, TooManyGroupsError
 from sqlmadp.bind.linear import Kind, Tables, crossed_rows, shape_of, unchosen
 from sqlmadp.bind.predicate import conjuncts, cuts_of, pieces, uses
+from sqlmadp.bind.resolve import Resolved
+from sqlmadp.bind.split import Divided, divide
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql.aggregates import LINEAR
 from sqlmadp.sql.grammar import DUCKDB
 from sqlmadp.sql.hints import undeclared_values
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.read import Reading, deep_recursion
-from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.sandbox import ResultColumns, explain
-from sqlmadp.sql.split import Divided, divide
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Made, Node, column_names, parts_of, span, text
 from sqlmadp.table.domain import Domain
@@ -277,9 +277,7 @@ def _cut_places(
     if all(column.type != "real" for column in evaluator.domain.columns):
         return []
     found = [
-        use
-        for node in (*resolved.predicates(), *resolved.keys, *resolved.values())
-        for use in uses(node, statement, evaluator.domain)
+        use for node in resolved.expressions() for use in uses(node, statement, evaluator.domain)
     ]
     evaluator.prepare_constants(use.expression for use in found if not use.steps)
     return [(use.column, at) for use in found for at in cuts_of(use, evaluator, statement)]
@@ -362,7 +360,7 @@ def bound_query(
             dict.fromkeys(
                 found
                 for resolved in divided.blocks
-                for found in undeclared_values(resolved, evaluator.domain)
+                for found in undeclared_values(resolved.expressions(), evaluator.domain)
             )
         ),
     )

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlmadp.bind.resolve import Resolved
 from sqlmadp.sql.limits import COLUMN_TEXT, GATHERED_TEXT, LONGEST_TEXT, MATCHING_STEPS
-from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.tree import Node, call_of, children, constant, is_constant, is_star
 from sqlmadp.table.domain import Domain
 

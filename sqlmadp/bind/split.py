@@ -18,15 +18,15 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlmadp.bind.growth import overgrown
+from sqlmadp.bind.resolve import PENDING, Resolved, Resolver
+from sqlmadp.bind.selects import SelectChecker, with_parts
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql import hints
 from sqlmadp.sql.check import QUERIES, has_only_known_arguments
-from sqlmadp.sql.growth import overgrown
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.names import Field, Public, Records, declared, resolved
-from sqlmadp.sql.resolve import PENDING, Resolved, Resolver
 from sqlmadp.sql.sandbox import Sandbox
-from sqlmadp.sql.selects import SelectChecker, with_parts
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Node, Span, binary, conjunction, rebuild, span
 from sqlmadp.table.domain import Domain
