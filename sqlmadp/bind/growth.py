@@ -131,18 +131,19 @@ class _Growth:
         made = _made(name, operands, lengths)
         if name in _GROWING and made > LONGEST_TEXT:
             message = f"{name} could make text of more than {LONGEST_TEXT:,} characters"
-            self._refuse(node, "too-long-text", message, "Use smaller constants, or fewer parts.")
+            self.refuse("too-long-text", message, "Use smaller constants, or fewer parts.", node)
         if name in _GATHERED and any(each > max(GATHERED_TEXT, column) for each in lengths[:1]):
             message = f"{name} would gather text of more than {GATHERED_TEXT:,} characters per row"
             hint = "Shorten what is put together, for example with left(..., 100)."
-            self._refuse(node, "too-long-text", message, hint)
+            self.refuse("too-long-text", message, hint, node)
         if _steps(name, operands, lengths) > MATCHING_STEPS:
             message = f"{name} could take more than {MATCHING_STEPS:,} steps on one value"
             hint = "Use fewer wildcards, or contains(), starts_with() and ends_with()."
-            self._refuse(node, "slow-pattern", message, hint)
+            self.refuse("slow-pattern", message, hint, node)
         return made
 
-    def _refuse(self, node: Node, code: str, message: str, hint: str) -> None:
+    def refuse(self, code: str, message: str, hint: str, node: Node) -> None:
+        """Remember what is too much, unless something else was found before."""
         self.first = self.first or Overgrown(node, code, message, hint)
 
 
