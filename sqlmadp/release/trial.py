@@ -32,6 +32,7 @@ from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reconstruct import Sums, laplace
 from sqlmadp.answer.result import FORMATS, write_results
 from sqlmadp.answer.rows import Desk
+from sqlmadp.bind.bind import BoundQuery
 from sqlmadp.errors import Error, NotCoveredError, NotSupportedError, Problem, UnfitPlanError
 from sqlmadp.mechanism.collective import Joint
 from sqlmadp.private import Measurement
@@ -49,7 +50,6 @@ from sqlmadp.release.release import (
     require_memory,
     select,
 )
-from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.statements import Statement
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows

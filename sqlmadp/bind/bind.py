@@ -20,21 +20,21 @@ from dataclasses import replace
 import duckdb
 from sqlglot import exp
 
+from sqlmadp.bind.blocks import private_block
+from sqlmadp.bind.bound import BoundQuery, PrivateBlock
+from sqlmadp.bind.evaluate import EvaluationError, Evaluator, ManyValuesError, SlowExpressionError
+from sqlmadp.bind.groups import TooManyCellsError, TooManyGroupsError
+from sqlmadp.bind.linear import Kind, Tables, crossed_rows, shape_of, unchosen
+from sqlmadp.bind.predicate import conjuncts, cuts_of, pieces, uses
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql.aggregates import LINEAR
-from sqlmadp.sql.blocks import private_block
-from sqlmadp.sql.bound import BoundQuery, PrivateBlock
-from sqlmadp.sql.evaluate import EvaluationError, Evaluator, ManyValuesError, SlowExpressionError
 from sqlmadp.sql.grammar import DUCKDB
-from sqlmadp.sql.groups import TooManyCellsError, TooManyGroupsError
 from sqlmadp.sql.growth import LONGEST, overgrown
 from sqlmadp.sql.hints import undeclared_values
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
-from sqlmadp.sql.linear import Kind, Tables, crossed_rows, shape_of
-from sqlmadp.sql.predicate import conjuncts, cuts_of, pieces, uses
 from sqlmadp.sql.read import Reading, deep_recursion
 from sqlmadp.sql.resolve import Resolved
-from sqlmadp.sql.sandbox import ResultColumns, explain, quote
+from sqlmadp.sql.sandbox import ResultColumns, explain
 from sqlmadp.sql.split import Divided, divide
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Made, Node, column_names, parts_of, span, text
@@ -113,9 +113,7 @@ def _bind_each(
                 _require_cuts(resolved, statement, evaluator)
             parts[place] = divided, columns
         except SqlError as error:
-            problems[place] = tuple(
-                _with_quotes(problem, statement, evaluator.domain) for problem in error.problems
-            )
+            problems[place] = error.problems
     _prepare([divided for divided, _ in parts.values()], evaluator)
     for place, (divided, columns) in parts.items():
         try:
@@ -319,21 +317,6 @@ MOST_STATEMENTS = 1000
 """Statements bound in one sandbox, which remembers a little of each."""
 
 
-def _with_quotes(problem: Problem, statement: Statement, domain: Domain) -> Problem:
-    """Return a mistake in the syntax with the names that lack double quotes, if any do."""
-    if problem.code != "syntax" or problem.hint:
-        return problem
-    declared = [domain.table, *(column.name for column in domain.columns)]
-    text = statement.text.casefold()
-    missing = [
-        quote(name)
-        for name in (*declared, *(table.name for table in domain.public))
-        if not name.isidentifier() and name.casefold() in text.replace(quote(name).casefold(), "")
-    ]
-    hint = f"Such names are written in double quotes: {', '.join(missing)}." if missing else ""
-    return replace(problem, hint=hint)
-
-
 class Binder:
     """Binds statements one by one over one domain, keeping the sandbox between them.
 
@@ -368,9 +351,9 @@ def bound_query(
     _require_few_rows(statement, divided, blocks, evaluator)
     top = divided.top
     tracked = top is not None and top.tracked
-    unchosen = divided.untouched
-    shape = shape_of(unchosen, len(columns) + tracked, _tables(blocks, evaluator.domain))
-    lenient, untouched = _with_try_casts(divided.tree), _with_try_casts(unchosen)
+    every_row = unchosen(divided.tree)
+    shape = shape_of(every_row, len(columns) + tracked, _tables(blocks, evaluator.domain))
+    lenient, untouched = _with_try_casts(divided.tree), _with_try_casts(every_row)
     return BoundQuery(
         statement=statement,
         blocks=blocks,
@@ -378,7 +361,7 @@ def bound_query(
         columns=columns,
         tracked=tracked,
         top=next((n for n, b in enumerate(blocks) if top is not None and b.name == top.name), 0),
-        untouched=text(untouched or unchosen),
+        untouched=text(untouched or every_row),
         lenient=None if lenient is None else text(lenient),
         measures=top.measures if top is not None and tracked else (None,) * len(columns),
         kinds=shape.kinds[: len(columns)],
