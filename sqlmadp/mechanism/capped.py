@@ -127,9 +127,7 @@ def least_capped(
         aimed = (limited * tight_questions)[active] * (1 - ROOM) * float(collective.whole) ** 2
         aimed = np.append(limits * tight, aimed)
         counted = np.append(importance, np.zeros(len(active)))
-        search = Search(
-            draft.blocks, draft.rows, asked, move=move, known=known, work=JOINT_WORK
-        )
+        search = Search(draft.blocks, draft.rows, asked, move=move, known=known, work=JOINT_WORK)
         if search.affordable < FEWEST_STEPS:
             return joint
         try:
