@@ -246,7 +246,7 @@ def _kept(engine: Engine, domain: Domain, used: Sequence[str]) -> exp.Select:
             continue
         if column.type == "category":
             declared: exp.Expression = exp.column(f"cell{number}")  # NULL if the join finds none.
-            condition = declared.copy().is_(exp.null()).not_()
+            condition: exp.Condition = declared.copy().is_(exp.null()).not_()
             numbered.append(_numbered(value, column, number))
         else:
             condition = _inside(value, column)
