@@ -11,7 +11,7 @@ from sqlmadp.answer.reconstruct import Estimate, recut
 from sqlmadp.answer.result import Result
 from sqlmadp.bind.bind import bind, cuts
 from sqlmadp.bind.evaluate import Evaluator
-from sqlmadp.errors import ProgrammingError
+from sqlmadp.files.analysts import no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import unit_noise
@@ -37,7 +37,7 @@ def explain_statement(plan: Plan, statement: Statement, analyst: str | None = No
     asked, done = asked_and_released(plan)
     number = None if analyst is None else asked.analyst(analyst)
     if analyst is not None and number is None:
-        raise ProgrammingError(f"no analyst {analyst!r} in this plan")
+        raise no_analyst(analyst, (each.name for each in asked.plan.analysts))
     domain = asked.domain.with_cuts(cuts([statement], asked.domain, plan.limits))
     query = bind(statement, Evaluator(domain, plan.limits))
     if done is not None:

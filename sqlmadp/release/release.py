@@ -37,6 +37,7 @@ from sqlmadp.errors import (
     ProgrammingError,
     SourceError,
 )
+from sqlmadp.files.analysts import no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.files.staging import held
 from sqlmadp.mechanism.collective import Joint
@@ -230,8 +231,7 @@ class Release:
     def _number(self, analyst: str) -> int:
         number = self.asked.analyst(analyst)
         if number is None:
-            names = ", ".join(each.name for each in self.asked.plan.analysts)
-            raise ProgrammingError(f"no analyst {analyst!r} in this plan; there are {names}")
+            raise no_analyst(analyst, (each.name for each in self.asked.plan.analysts))
         return number
 
 
