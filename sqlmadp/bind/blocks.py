@@ -15,17 +15,17 @@ apart, and most values of every single column: it is a joint column then (see ``
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial, reduce
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.bind.bound import BoundAggregate, BoundPiece, Keys, PrivateBlock
-from sqlmadp.bind.evaluate import NO_NUMBERS, Argument, Evaluator, KeyValues, binned
+from sqlmadp.bind.evaluate import NO_NUMBERS, Argument, Evaluator, KeyValues
 from sqlmadp.bind.groups import (
     OUT,
     Factor,
@@ -38,6 +38,7 @@ from sqlmadp.bind.groups import (
 from sqlmadp.bind.predicate import conjuncts, guarded, masks, uses
 from sqlmadp.bind.products import Term
 from sqlmadp.sql.aggregates import Aggregate, Piece
+from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.sandbox import quote
 from sqlmadp.sql.statements import RefusedError
@@ -317,8 +318,9 @@ def _piece(
     here = [*guards, *own]
     if piece.kind == "histogram":
         argument = guarded(piece.value, here, evaluator.argument)
-        shown = partial(evaluator.with_texts, node=piece.value)
-        return _histogram(argument, piece.ordered, sets, chosen, shown)
+        histogram = _histogram(argument, piece.ordered, sets, chosen, evaluator.limits)
+        texts = evaluator.with_texts(histogram.argument or argument, piece.value)
+        return replace(histogram, argument=texts)
     found = guarded(piece.value, here, evaluator.terms)
     if found is not None and not _is_tied(piece.value, sets, chosen, evaluator):
         return BoundPiece("sum", _sums(sets, chosen, found.terms, evaluator), bounds=found.bounds)
@@ -357,26 +359,27 @@ def _histogram(
     ordered: bool,
     sets: Sequence[Groups],
     chosen: Sequence[Factor],
-    shown: Callable[[Argument], Argument],
+    limits: Limits,
 ) -> BoundPiece:
     def rows(argument: Argument) -> tuple[Rows, ...]:
         values = Values(argument.factor, argument.numbers)
         return tuple(histogram_rows(groups, chosen, values) for groups in sets)
 
-    if not ordered:
-        return BoundPiece("histogram", rows(argument), shown(argument))
     values, groups = len(argument.numbers), sum(each.size for each in sets)
-    most = max(FEWEST_BINS, HISTOGRAM_ROWS // max(1, groups))
-    most = min(most, values if values <= EXACT_VALUES else MANY_BINS)
-    argument = binned(argument, most) if values > most else argument
-    levels = []
-    count = len(argument.numbers)
-    while count > BRANCHES * FEW_BRANCHES:
-        count = -(-count // BRANCHES)
-        levels.append(binned(argument, count))
+    merged, levels = 1, []
+    if ordered:
+        most = max(FEWEST_BINS, HISTOGRAM_ROWS // max(1, groups))
+        most = min(most, values if values <= EXACT_VALUES else MANY_BINS)
+        if values > most:
+            argument, merged = argument.binned(most), -(-values // most)
+        count = len(argument.numbers)
+        while count > BRANCHES * FEW_BRANCHES:
+            count = -(-count // BRANCHES)
+            levels.append(argument.binned(count))
+    elif values > limits.block_cells:
+        raise too_many_cells(argument.columns, values, limits, "block_cells")
     coarser = tuple(part for level in levels for part in rows(level))
-    merged = -(-values // most) if values > most else 1
-    return BoundPiece("histogram", rows(argument), shown(argument), coarser=coarser, merged=merged)
+    return BoundPiece("histogram", rows(argument), argument, coarser=coarser, merged=merged)
 
 
 def _sums(

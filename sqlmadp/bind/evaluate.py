@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import duckdb
@@ -26,7 +27,6 @@ from sqlmadp.sql.sandbox import Sandbox, TooSlowError, explain, quote
 from sqlmadp.sql.statements import RefusedError
 from sqlmadp.sql.tree import Node, column_names, text
 from sqlmadp.table.domain import Column, Domain
-from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import row_major_strides
 
 FALSE, NULL, TRUE = 0, 1, 2
@@ -66,10 +66,12 @@ class KeyValues:
 class Argument:
     """What an aggregate is applied to, over declared values; NULL is no value."""
 
-    factor: Factor
-    """The number of the value on every cell, or -1 for NULL; values ascend, as DuckDB orders."""
+    columns: tuple[str, ...]
+    ranks: NDArray[np.int32]
+    """The number of the value on every cell, or -1 for NULL; values ascend, as DuckDB orders.  None
+    are kept once there are texts."""
     cells: Integers
-    """The first cell of every value."""
+    """The first cell of every value, numbered row by row."""
     numbers: Floats
     """Every value as DOUBLE; a date or timestamp in microseconds; NaN for what is no number."""
     type: str
@@ -79,19 +81,19 @@ class Argument:
     texts: Texts = field(default_factory=lambda: np.zeros(0, dtype=object))
     """Every value as text that DuckDB casts back exactly, once ``with_texts`` has added them."""
 
+    @cached_property
+    def factor(self) -> Factor:
+        """The ranks as a factor."""
+        return Factor.of(self.columns, self.ranks)
 
-def binned(argument: Argument, bins: int) -> Argument:
-    """Return an argument with neighbouring values merged into ``bins``, named by the middle."""
-    count = len(argument.numbers)
-    width = -(-count // bins)
-    middles = np.minimum(np.arange(0, count, width) + (width - 1) // 2, count - 1)
-    values = argument.factor.values
-    return replace(
-        argument,
-        factor=argument.factor.map(np.where(values < 0, values, values // width)).reduce(),
-        cells=argument.cells[middles],
-        numbers=argument.numbers[middles],
-    )
+    def binned(self, bins: int) -> Argument:
+        """Return neighbouring values merged into ``bins``, each named by the middle one."""
+        count = len(self.numbers)
+        width = -(-count // bins)
+        middles = np.minimum(np.arange(0, count, width) + (width - 1) // 2, count - 1)
+        ranks = np.where(self.ranks < 0, self.ranks, self.ranks // width)
+        cells, numbers = self.cells[middles], self.numbers[middles]
+        return replace(self, ranks=ranks, cells=cells, numbers=numbers)
 
 
 class Evaluator:
@@ -116,7 +118,7 @@ class Evaluator:
             # CAST is what WHERE does to a predicate that is not a BOOLEAN.
             truth = "COALESCE(2 * CAST(CAST(value AS BOOLEAN) AS TINYINT), 1)"
             fetched = self._fetch(node, f"SELECT cell, {truth} AS truth FROM ({values})")
-            self._truths[key] = _factor(columns, _placed(fetched, "truth", np.int64)).reduce()
+            self._truths[key] = _factor(columns, _placed(fetched, "truth", np.int8))
         return self._truths[key]
 
     def key(self, node: Node) -> KeyValues:
@@ -206,9 +208,19 @@ class Evaluator:
             if kind in NO_NUMBERS
             else "TRY_CAST(value AS DOUBLE)"
         )
-        ranks, first, numbers = self._ranked(node, values, number)
-        first = first[:-1]  # NULL is no value.
-        return Argument(_factor(columns, ranks).reduce(), first, numbers[first], kind, values)
+        fetched = self._fetch(
+            node,
+            "SELECT cell, CASE WHEN value IS NULL THEN -1 ELSE CAST(DENSE_RANK() OVER "
+            "(ORDER BY value NULLS LAST) - 1 AS INTEGER) END AS rank, "
+            f"CAST({number} AS DOUBLE) AS number FROM ({values})",
+        )
+        ranks, numbers = _placed(fetched, "rank", np.int32), _placed(fetched, "number")
+        del fetched  # Each array may be of millions of cells.
+        first = np.zeros(int(ranks.max(initial=-1)) + 2, dtype=np.int64)
+        first[ranks[::-1]] = np.arange(len(ranks))[::-1]
+        first = first[:-1]  # That of NULL.
+        names, ranks = tuple(c.name for c in columns), ranks.reshape([c.size for c in columns])
+        return Argument(names, ranks, first, numbers[first], kind, values)
 
     def _evaluate_key(self, node: Node) -> KeyValues:
         columns, values = self._by_cell(node)
@@ -219,39 +231,24 @@ class Evaluator:
             if count > self.limits.groups:
                 many = too_many_groups(count, self.limits)
                 raise EvaluationError(many.code, many.message, hint=many.hint)
-        ranks, first, _ = self._ranked(node, values)
-        missing = ranks < 0
-        first = first if missing.any() else first[:-1]
-        order = np.argsort(first)
-        numbers = np.empty_like(order)
-        numbers[order] = np.arange(len(order))
-        codes = numbers[ranks]  # The rank of NULL is -1, the last one.
-        hidden = missing & _undeclared(columns).reshape(-1)
-        factor = _factor(columns, np.where(hidden, ~codes, codes))
-        texts = self._texts(node, values, first[order])
-        return KeyValues(factor.reduce(), texts, self._type(node, values))
-
-    def _ranked(
-        self, node: Node, values: str, number: str = "NULL"
-    ) -> tuple[Integers, Integers, Floats]:
-        """Return the rank of the value on every cell, the first cell of each rank, and numbers.
-
-        DuckDB decides which values are equal.  NULL has the rank -1, and comes last.
-        """
+        # DuckDB decides which values are equal; the first cell stands for all equal ones.
         fetched = self._fetch(
             node,
-            "SELECT cell, CASE WHEN value IS NULL THEN -1 ELSE CAST(DENSE_RANK() OVER "
-            "(ORDER BY value NULLS LAST) - 1 AS INTEGER) END AS rank, "
-            f"CAST({number} AS DOUBLE) AS number FROM ({values})",
+            f"SELECT cell, first FROM ({values}) AS each "
+            f"JOIN (SELECT value, MIN(cell) AS first FROM ({values}) GROUP BY value) AS alike "
+            "ON each.value IS NOT DISTINCT FROM alike.value",
         )
-        ranks, numbers = _placed(fetched, "rank", np.int64), _placed(fetched, "number")
-        first = np.zeros(int(ranks.max(initial=-1)) + 2, dtype=np.int64)
-        first[ranks[::-1]] = np.arange(len(ranks))[::-1]
-        return ranks, first, numbers
+        first, codes = np.unique(_placed(fetched, "first", np.int32), return_inverse=True)
+        texts = self._texts(node, values, first)
+        null = np.array([text is None for text in texts], dtype=bool)[codes]
+        hidden = null & _undeclared(columns).reshape(-1)
+        factor = _factor(columns, np.where(hidden, ~codes, codes))
+        return KeyValues(factor, texts, self._type(node, values))
 
     def with_texts(self, argument: Argument, node: Node) -> Argument:
-        """Return the values of ``node``, or those that are left of them, with their texts."""
-        return replace(argument, texts=self._texts(node, argument.sql, argument.cells))
+        """Return the values of ``node``, or those that are left of them, with texts for ranks."""
+        texts = self._texts(node, argument.sql, argument.cells)
+        return replace(argument, ranks=np.zeros(0, dtype=np.int32), texts=texts)
 
     def _texts(self, node: Node, values: str, cells: Integers) -> Texts:
         """Return the values on some cells as texts; None for NULL."""
@@ -427,11 +424,9 @@ def _placed(
     return placed
 
 
-def _factor(columns: Sequence[Column], values: Integers) -> Factor:
+def _factor(columns: Sequence[Column], values: NDArray[np.integer]) -> Factor:
     """Return a factor of some columns from its values by cell."""
-    shape = tuple(column.size for column in columns)
-    names = tuple(column.name for column in columns)
-    return Factor(names, tuple(map(Partition.finest, shape)), values.reshape(shape))
+    return Factor.of([c.name for c in columns], values.reshape([c.size for c in columns]))
 
 
 def _value_sql(column: Column) -> tuple[str, list[object]]:

@@ -68,33 +68,38 @@ class Factor:
     values: Integers
     """One axis per column, as long as its partition has pieces."""
 
-    def reduce(self) -> Factor:
-        """Return the same function with cells merged and columns dropped wherever possible."""
-        columns: list[str] = []
+    @classmethod
+    def of(cls, columns: Sequence[str], values: NDArray[np.integer]) -> Factor:
+        """Return a function of all cells, which are merged, and columns dropped, where possible."""
+        names: list[str] = []
         partitions: list[Partition] = []
-        values = self.values
-        axis = 0
-        for name, partition in zip(self.columns, self.partitions, strict=True):
+        for name in columns:
+            axis = len(names)
             groups = _equal_slices(values, axis)
             values = values.take(groups.first_values, axis=axis)
             if groups.size == 1:
                 values = values.squeeze(axis)
                 continue
-            columns.append(name)
-            if groups.size == partition.size:
-                groups = partition
-            elif partition.size < partition.values:  # Its groups are not the values.
-                groups = groups.composed(partition)
+            names.append(name)
             partitions.append(groups)
-            axis += 1
-        return Factor(tuple(columns), tuple(partitions), values)
+        return cls(tuple(names), tuple(partitions), values.astype(np.int64))
+
+    def reduce(self) -> Factor:
+        """Return the same function with groups merged and columns dropped wherever possible."""
+        found = Factor.of(self.columns, self.values)
+        own = dict(zip(self.columns, self.partitions, strict=True))
+        partitions = (
+            own[name] if groups.size == own[name].size else groups.composed(own[name])
+            for name, groups in zip(found.columns, found.partitions, strict=True)
+        )
+        return Factor(found.columns, tuple(partitions), found.values)
 
     def map(self, values: Integers) -> Factor:
         """Return a factor of the same columns with other values."""
         return Factor(self.columns, self.partitions, values)
 
 
-def _equal_slices(values: Integers, axis: int) -> Partition:
+def _equal_slices(values: NDArray[np.integer], axis: int) -> Partition:
     """Return which positions of an axis hold equal slices."""
     if values.ndim == 1:
         return Partition.flat(values)
