@@ -29,7 +29,7 @@ import duckdb
 import msgspec
 
 from sqlmadp.errors import OperationalError
-from sqlmadp.sql.sandbox import quote
+from sqlmadp.sql.tree import quote
 
 if TYPE_CHECKING:
     import pandas

@@ -34,7 +34,7 @@ from sqlmadp.sql.hints import undeclared_values
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.read import Reading, deep_recursion
 from sqlmadp.sql.resolve import Resolved
-from sqlmadp.sql.sandbox import ResultColumns, explain, quote
+from sqlmadp.sql.sandbox import ResultColumns, explain
 from sqlmadp.sql.split import Divided, divide
 from sqlmadp.sql.statements import RefusedError, Statement
 from sqlmadp.sql.tree import Made, Node, column_names, parts_of, text
@@ -186,7 +186,7 @@ def _divide(
     statement: Statement, reading: Reading | SqlError, evaluator: Evaluator
 ) -> tuple[Divided, ResultColumns]:
     if isinstance(reading, SqlError):
-        raise SqlError(_with_quotes(each, statement, evaluator.domain) for each in reading.problems)
+        raise reading
     divided = divide(reading.tree, statement, evaluator.domain, evaluator.sandbox, evaluator.limits)
     keys = [key for part in divided.blocks for key in part.keys]
     if (grown := overgrown(divided.tree, keys, evaluator.domain)) is not None:
@@ -216,21 +216,6 @@ def _require_cuts(divided: Divided, evaluator: Evaluator) -> None:
 
 MOST_STATEMENTS = 1000
 """Statements bound in one sandbox, which remembers a little of each."""
-
-
-def _with_quotes(problem: Problem, statement: Statement, domain: Domain) -> Problem:
-    """Return a mistake in the syntax with the names that lack double quotes, if any do."""
-    if problem.code != "syntax" or problem.hint:
-        return problem
-    declared = [domain.table, *(column.name for column in domain.columns)]
-    text = statement.text.casefold()
-    missing = [
-        quote(name)
-        for name in (*declared, *(table.name for table in domain.public))
-        if not name.isidentifier() and name.casefold() in text.replace(quote(name).casefold(), "")
-    ]
-    hint = f"Such names are written in double quotes: {', '.join(missing)}." if missing else ""
-    return replace(problem, hint=hint)
 
 
 class Binder:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from sqlmadp.bind.groups import Factor, Integers, too_many_cells, too_many_groups
 from sqlmadp.bind.products import Terms, terms_of
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
-from sqlmadp.sql.sandbox import Sandbox, TooSlowError, explain, quote
+from sqlmadp.sql.sandbox import Sandbox, TooSlowError, explain
 from sqlmadp.sql.statements import RefusedError
-from sqlmadp.sql.tree import Node, column_names, text
+from sqlmadp.sql.tree import Node, column_names, quote, text
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.rows import row_major_strides
 
