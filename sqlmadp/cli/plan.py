@@ -84,7 +84,8 @@ def check(path: Path, deep: bool, *, skip_refused: bool, as_json: bool, quiet: b
     "targets",
     multiple=True,
     metavar="QUERY=RMSE",
-    help="Show the least epsilon that meets this error; 'analyst.query' names one analyst's.",
+    help="Show the least epsilon with which every count and sum of the query meets this error; "
+    "'query.column' names one column, 'analyst.query' one analyst's.",
 )
 @SKIP_REFUSED
 @JSON

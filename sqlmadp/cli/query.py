@@ -87,8 +87,8 @@ def _answered(
     try:
         done = plan.released(notice=notice)
     except NotReleasedError:
-        found = None if analyst else answered_before(plan, sql, dialect=dialect)
-        if found is None:
+        found = answered_before(plan, sql, dialect=dialect)  # Raises the statement's own mistakes.
+        if found is None or analyst is not None:
             raise
         time, done, result = found
         notice(f"note: the plan has changed since; answered from the release of {time}")

@@ -194,28 +194,37 @@ def least_epsilons(previews: Previews, targets: Mapping[str, float]) -> dict[str
 
 
 def least_epsilon(asked: BoundPlan, preview: Certificate, targets: Mapping[str, float]) -> Fraction:
-    """Return the least epsilon with which the RMSE of every named query meets its target.
+    """Return the least epsilon with which the RMSE of every named column meets its target.
 
-    A target names a query, of whichever analysts have one of that name, or ``analyst.query``.
+    A target names a query, and so all of its columns whose error is known in advance, or one column
+    as ``query.column``; of whichever analysts have one of that name, or with ``analyst.`` in front.
     """
+    known = [
+        (analyst, query.name, column, error)
+        for analyst, standing in preview.analysts.items()
+        for query in standing.statements
+        for column, error in query.columns
+    ]
     needed = Fraction(0)
     for name, target in targets.items():
         found = [
-            query.rmse
-            for analyst, standing in preview.analysts.items()
-            for query in standing.statements
-            if name in (query.name, f"{analyst}.{query.name}")
+            error
+            for analyst, query, column, error in known
+            for own in (query, f"{query}.{column}")
+            if name in (own, f"{analyst}.{own}")
         ]
         if not found:
-            listed = [
-                f"{analyst}.{query.name}"
-                for analyst, standing in preview.analysts.items()
-                for query in standing.statements
-            ]
+            listed = dict.fromkeys(f"{analyst}.{query}" for analyst, query, _, _ in known)
             raise ProgrammingError(
-                f"no query named {name!r}. Queries in this plan: {', '.join(listed)}"
+                f"no query or column named {name!r}. Queries in this plan: {', '.join(listed)}"
             )
-        needed = max(needed, asked.plan.epsilon * Fraction(max(found)) / Fraction(target))
+        errors = [error for error in found if error is not None]
+        if not errors:
+            raise ProgrammingError(
+                f"the error of {name!r} depends on the answers, so no epsilon can be named for it "
+                "before the release; name a target for a count or a sum"
+            )
+        needed = max(needed, asked.plan.epsilon * Fraction(max(errors)) / Fraction(target))
     return rounded_up(needed)
 
 

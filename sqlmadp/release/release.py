@@ -22,9 +22,9 @@ from functools import cached_property
 
 import numpy as np
 
-from sqlmadp.answer.processing import Processing
+from sqlmadp.answer.processing import DRAWS, Processing
 from sqlmadp.answer.reader import Reader
-from sqlmadp.answer.reconstruct import DRAWS, Estimate, joint_scopes, measured_rows
+from sqlmadp.answer.reconstruct import Estimate, joint_scopes, measured_rows
 from sqlmadp.answer.result import Result, number
 from sqlmadp.errors import (
     Error,
@@ -42,7 +42,7 @@ from sqlmadp.mechanism.collective import Joint
 from sqlmadp.private import Ledger, Measurement, measure
 from sqlmadp.private.engines.scope_batches import answer_bytes
 from sqlmadp.private.ledger_binding import NOTED, stored
-from sqlmadp.release.bound_plan import BoundPlan, Refused
+from sqlmadp.release.bound_plan import BoundPlan, Refused, domain_of
 from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.certificate import Certificate, Skipped, certify, certify_late
 from sqlmadp.release.history import (
@@ -55,7 +55,7 @@ from sqlmadp.release.history import (
     stages_of,
     stored_before,
 )
-from sqlmadp.sql.bind import BoundQuery
+from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import Statement, split
 from sqlmadp.table.domain import Domain
@@ -207,11 +207,7 @@ class Release:
 
     def query(self, sql: str, analyst: str | None = None, *, dialect: str | None = None) -> Result:
         """Answer any further statement that the measurement supports; spends nothing."""
-        plan = self.asked.plan
-        statements = split(sql, file="query", limits=plan.limits, dialect=dialect or plan.dialect)
-        if len(statements) != 1:
-            raise ProgrammingError(f"one statement was expected, but there are {len(statements)}")
-        return self.answer(statements[0], analyst)
+        return self.answer(single_statement(self.asked.plan, sql, dialect), analyst)
 
     def answer(self, statement: Statement, analyst: str | None = None) -> Result:
         """Answer one statement from what ``analyst`` reads, or from everything."""
@@ -347,13 +343,24 @@ def require_memory(strategy: Joint, domain: Domain, limits: Limits) -> None:
         )
 
 
+def single_statement(plan: Plan, sql: str, dialect: str | None = None) -> Statement:
+    """Return the one statement of a text, in the plan's dialect if none is named."""
+    statements = split(sql, file="query", limits=plan.limits, dialect=dialect or plan.dialect)
+    if len(statements) != 1:
+        raise ProgrammingError(f"one statement was expected, but there are {len(statements)}")
+    return statements[0]
+
+
 def answered_before(
     plan: Plan, sql: str, *, dialect: str | None = None
 ) -> tuple[str, Release, Result] | None:
     """Return the rows of a statement from the stored release that answers it best, with its time.
 
-    That is any release of the same schema, also of a plan that has been changed since.
+    That is any release of the same schema, also of a plan that has been changed since.  None if
+    there is none; a statement that no release could answer is refused.
     """
+    # A mistake in it is what matters, whether or not anything was released.
+    Binder(domain_of(plan), plan.limits).bind(single_statement(plan, sql, dialect))
     if not plan.ledger_path.exists():
         return None
     asked = BoundPlan.bind_sound(plan)

@@ -7,7 +7,7 @@ the real ones:
     strategy + made-up values  ->  Measurement  ->  Release  ->  rows with errors, certificate,
                                                                  files, the page of the report
 
-The values are all 0, then drawn at random from a public sequence (`answer.reconstruct`), and then
+The values are all 0, then drawn at random from a public sequence (`answer.processing`), and then
 the opposite of those: counts that are negative, large and in no proportion to each other, so that
 every one has been above 0 and below.  No record is read.  Whatever fails here is refused before the
 charge, by statement, together with all other refusals; what does not depend on values (solvers,
@@ -28,8 +28,8 @@ from pathlib import Path
 import numpy as np
 
 from sqlmadp.answer.errors import result_of
-from sqlmadp.answer.processing import Processing
-from sqlmadp.answer.reconstruct import Sums, laplace
+from sqlmadp.answer.processing import Processing, laplace
+from sqlmadp.answer.reconstruct import Sums
 from sqlmadp.answer.result import FORMATS, write_results
 from sqlmadp.answer.rows import Desk
 from sqlmadp.errors import Error, NotCoveredError, NotSupportedError, Problem, UnfitPlanError
@@ -286,8 +286,7 @@ def _write(trial: Release, results: Results) -> None:
     """Write all files and the page of the report, to a folder that is removed again."""
     asked = trial.asked
     with tempfile.TemporaryDirectory(prefix="sqlmadp-trial-") as folder:
-        for form in FORMATS:
-            write_results(results, Path(folder), form)
+        write_results(results, Path(folder), *FORMATS)
     certificates = {asked.plan.mechanism: trial.certificate}
     from sqlmadp.show.report import page  # noqa: PLC0415
     from sqlmadp.show.report.content import assemble  # noqa: PLC0415 - The report shows releases.
