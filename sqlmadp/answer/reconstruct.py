@@ -140,6 +140,11 @@ class Estimate:
             return np.asarray(np.sqrt((away**2).mean(axis=1)))
         return np.sqrt(self.noise_variance * self._solved.variances(self._covered(rows)))
 
+    def error(self, workload: Sequence[Rows]) -> float:
+        """Return the sum of the variances of a workload's answers, before any post-processing."""
+        [found] = self._solved.solution.errors([workload])
+        return float(self.noise_variance * found)
+
     def sum_rmse(self, parts: Sums) -> Floats:
         """Return the same of sums of answers, exactly, before any post-processing."""
         try:

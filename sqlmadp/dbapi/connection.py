@@ -231,7 +231,7 @@ class Connection:
     def certificate(self) -> Certificate:
         """This analyst's certificate.
 
-        Before the release it is a forecast from the statements handed in so far and those staged
+        Before the release it is a preview from the statements handed in so far and those staged
         on this connection, and computing it can take minutes.
         """
         with self._lock, reporting():

@@ -16,7 +16,7 @@ from sqlmadp.private import Ledger
 from sqlmadp.private.engines import Identity, open_engine
 from sqlmadp.private.engines.catalogue import catalogue_problems
 from sqlmadp.release.bound_plan import BoundPlan
-from sqlmadp.release.history import find_base
+from sqlmadp.release.history import History, find_history
 from sqlmadp.release.trial import prepare, without_failing
 
 
@@ -96,9 +96,9 @@ def _tried(asked: BoundPlan, progress: Callable[[str], None]) -> BoundPlan:
     plan = asked.plan
     asked = without_failing(asked)
     if not plan.ledger_path.exists() and plan.head is None:
-        return prepare(asked, lambda _: None, progress).asked
+        return prepare(asked, lambda _: History(), progress).asked
     with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
-        return prepare(asked, lambda asked: find_base(asked, ledger), progress).asked
+        return prepare(asked, lambda asked: find_history(asked, ledger), progress).asked
 
 
 def compare_with_catalogue(plan: Plan) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:

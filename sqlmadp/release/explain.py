@@ -12,8 +12,8 @@ from sqlmadp.answer.result import Result
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.files.plan import Plan
 from sqlmadp.release.bound_plan import BoundPlan
-from sqlmadp.release.certificate import unit_noise
-from sqlmadp.release.release import asked_and_released, select
+from sqlmadp.release.history import history_of
+from sqlmadp.release.release import asked_and_released
 from sqlmadp.sql.bind import bind, cuts
 from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import Statement, explained, split
@@ -42,13 +42,19 @@ def explain_statement(plan: Plan, statement: Statement, analyst: str | None = No
     query = bind(statement, Evaluator(domain, plan.limits))
     if done is not None:
         return explain(query, done.estimate(domain, analyst))
-    return explain(query, _expected(asked, domain, number))
+    return explain(query, expected_estimate(asked, number, domain))
 
 
-def _expected(asked: BoundPlan, domain: Domain, number: int | None) -> Estimate:
-    """Return the strategy that would be read once the plan is released; it has no values."""
-    strategy = select(asked)
-    blocks = unit_noise(strategy, asked.epsilon_per_record)
-    reads = range(len(blocks)) if number is None else strategy.reads[number]
-    read = tuple(recut(blocks[place], asked.cuts, domain) for place in reads)
+def expected_estimate(
+    asked: BoundPlan, number: int | None = None, domain: Domain | None = None
+) -> Estimate:
+    """Return what an analyst, or the curator, would read once the plan is released: no values.
+
+    ``domain`` may cut real columns at more places than the plan's own.
+    """
+    stages, own = history_of(asked).expected(asked)
+    rows = [block for stage in stages for block in stage.rows]
+    reads = range(len(rows)) if number is None else own[number]
+    domain = domain or asked.domain
+    read = tuple(recut(rows[place], asked.cuts, domain) for place in reads)
     return Estimate(domain, read, (), noise_variance=1.0)

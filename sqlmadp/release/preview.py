@@ -29,10 +29,10 @@ from sqlmadp.private import Ledger
 from sqlmadp.private.engines import Identity
 from sqlmadp.private.ledger_binding import check_binding
 from sqlmadp.release.bound_plan import BoundPlan
-from sqlmadp.release.certificate import Certificate, certify, certify_late, unit_noise
+from sqlmadp.release.certificate import Certificate, certify
 from sqlmadp.release.check import compare_with_catalogue, source_identity
-from sqlmadp.release.history import Base, Stage, find_base, stages_of
-from sqlmadp.release.release import Progress, added
+from sqlmadp.release.history import History, find_history, history_of
+from sqlmadp.release.release import Progress
 from sqlmadp.release.trial import prepare, without_failing
 
 DIGITS = 6
@@ -42,18 +42,18 @@ DIGITS = 6
 class Previews(dict[str, Certificate | NotSupportedError]):
     """Certificates by mechanism; one that cannot serve this domain says why instead."""
 
-    def __init__(self, asked: BoundPlan, base: Base | None = None) -> None:
+    def __init__(self, asked: BoundPlan, history: History) -> None:
         super().__init__()
         self.asked = asked
-        self.base = base
-        """The completed release that the plan adds analysts to, if it does."""
+        self.history = history
+        """What the plan adds analysts to."""
 
     def caps(self) -> dict[str, dict[str, Cap]]:
         """Return the caps on each analyst's error, by mechanism that searches within such caps."""
         names = [analyst.name for analyst in self.asked.plan.analysts]
         found = {}
         for mechanism, each in self.items():
-            if isinstance(each, Certificate) and self.base is None:
+            if isinstance(each, Certificate) and not self.history:
                 caps = explained_caps(self.asked.outcome(mechanism))
                 found[mechanism] = dict(zip(names, caps, strict=True)) if caps else {}
         return found
@@ -92,11 +92,11 @@ def preview_plan(
     with told(progress, 1 + len(mechanisms)) as report:
         report("binding statements")
         asked = BoundPlan.bind(plan)
-        previews = Previews(asked, base_of(asked))
+        previews = Previews(asked, history_of(asked))
         for name in mechanisms:
             report(f"mechanism {name}")
             try:
-                previews[name] = preview(asked, previews.base, name, report)
+                previews[name] = preview(asked, previews.history, name, report)
             except NotSupportedError as error:
                 previews[name] = error
     return previews
@@ -104,40 +104,19 @@ def preview_plan(
 
 def preview(
     asked: BoundPlan,
-    base: Base | None,
+    history: History,
     name: str,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Certificate:
-    """Return the certificate of a release with one mechanism; with ``base``, of adding to it."""
+    """Return the certificate of a release with one mechanism that adds to what was released."""
     asked.collective.progress = lambda done, total: progress(
         f"mechanism {name}: {done} of {2 * total} steps"
     )
-    if base is None:
-        return certify(asked, name, progress=_leaving_out(name, progress))
-    asked = replace(asked, plan=replace(asked.plan, mechanism=name))
-    strategy = added(asked, base)
-    names = tuple(analyst.name for analyst in asked.plan.analysts)
-    charge = base.epsilon(asked.plan)
-    rows = unit_noise(strategy, charge / asked.domain.records_between_neighbours)
-    stages = [*stages_of(base.measurements, asked.domain), Stage(names, charge, tuple(rows))]
-    return certify_late(asked, stages, strategy.reads)
 
+    def leaving_out(done: int, total: int) -> None:
+        progress(f"mechanism {name}: {total + done} of {2 * total} steps")
 
-def _leaving_out(name: str, progress: Callable[[str], None]) -> Callable[[int, int], None]:
-    """Return a callback that reports how many analysts were left out, after all were selected."""
-    return lambda done, total: progress(f"mechanism {name}: {total + done} of {2 * total} steps")
-
-
-def base_of(asked: BoundPlan) -> Base | None:
-    """Return the completed release that a plan adds, or has added, analysts to."""
-    plan = asked.plan
-    if not plan.ledger_path.exists():
-        return None
-    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
-        stored = ledger.find(asked.release_id)
-        if stored is not None and not stored.metadata.get("earlier"):
-            return None  # Everybody was measured at once.
-        return find_base(asked, ledger)
+    return certify(asked, *history.expected(asked, name), name, leaving_out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,11 +159,12 @@ class Changes:
 
 def least_epsilons(previews: Previews, targets: Mapping[str, float]) -> dict[str, Fraction]:
     """Return, by mechanism, the least epsilon that meets the targets; nothing without targets."""
-    if targets and (base := previews.base) is not None:
+    if targets and (history := previews.history):
         raise ProgrammingError(
             f"a target names the least epsilon of a plan that is measured at once, but this one "
-            f"adds {', '.join(base.newcomers(previews.asked.plan))} to the release of {base.time}; "
-            "write late = false in the plan to see what measuring everything anew would take"
+            f"adds {', '.join(history.late(previews.asked.plan))} to the release of "
+            f"{history.time}; write late = false in the plan to see what measuring everything anew "
+            "would take"
         )
     return {
         name: least_epsilon(previews.asked, each, targets)
@@ -302,26 +282,26 @@ def dry_run(plan: Plan, progress: Progress = lambda _: None) -> DryRun:
     if problems := compare_with_catalogue(plan)[0]:
         raise InputError(problems)
     progress("looking at the ledger")
-    spent, completed, base = _look(asked, source_identity(plan))
-    ready = prepare(asked, lambda _: base, progress)
+    spent, completed, history = _look(asked, source_identity(plan))
+    ready = prepare(asked, lambda _: history, progress)
     asked = ready.asked
-    found = preview(asked, base, asked.plan.mechanism)
     blocks = ready.strategy.measured
     measured: dict[tuple[str, ...], int] = {}
     for block in sorted(blocks, key=lambda block: (len(block.scope), block.scope)):
         measured[block.scope] = measured.get(block.scope, 0) + block.count
-    time = None if base is None else base.time
+    found = ready.trial.certificate
+    time = history.time or None
     return DryRun(asked, plan.budget, spent, completed, measured, found, ready.epsilon, time)
 
 
-def _look(asked: BoundPlan, identity: Identity) -> tuple[Fraction, str | None, Base | None]:
+def _look(asked: BoundPlan, identity: Identity) -> tuple[Fraction, str | None, History]:
     """Return the budget spent, when this release was recorded, and the release it adds to."""
     plan = asked.plan
     with Ledger.prepare(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
         known = [charge.time for charge in ledger.charges if charge.release == asked.release_id]
         if known:
-            return ledger.spent, known[0], None
-        base = find_base(asked, ledger)
-        ledger.require(plan.epsilon if base is None else base.epsilon(plan))
+            return ledger.spent, known[0], History()
+        history = find_history(asked, ledger)
+        ledger.require(history.epsilon(plan))
         check_binding(identity, ledger)
-        return ledger.spent, None, base
+        return ledger.spent, None, history

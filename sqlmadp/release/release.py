@@ -20,15 +20,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-import numpy as np
-
 from sqlmadp.answer.processing import DRAWS, Processing
 from sqlmadp.answer.reader import Reader
-from sqlmadp.answer.reconstruct import Estimate, joint_scopes, measured_rows
+from sqlmadp.answer.reconstruct import Estimate, joint_scopes
 from sqlmadp.answer.result import Result, number
 from sqlmadp.errors import (
     Error,
-    NotCoveredError,
     NotReleasedError,
     NotSupportedError,
     OperationalError,
@@ -44,14 +41,13 @@ from sqlmadp.private.engines.scope_batches import answer_bytes
 from sqlmadp.private.ledger_binding import NOTED, stored
 from sqlmadp.release.bound_plan import BoundPlan, Refused, domain_of
 from sqlmadp.release.bug_report import reporting
-from sqlmadp.release.certificate import Certificate, Skipped, certify, certify_late
+from sqlmadp.release.certificate import Certificate, Skipped, certify
 from sqlmadp.release.history import (
-    Base,
+    History,
     bringing,
-    complement,
     everything,
-    find_base,
-    known_rows,
+    find_history,
+    processing,
     stages_of,
     stored_before,
 )
@@ -131,13 +127,8 @@ class Release:
         return replace(self._certified(), skipped=self._skipped)
 
     def _certified(self) -> Certificate:
-        reads = tuple(tuple(self._reads(each.name)) for each in self.asked.plan.analysts)
-        if len(self.measurements) > 1:
-            return certify_late(self.asked, stages_of(self.measurements, self.asked.domain), reads)
-        neighbours = self.asked.domain.records_between_neighbours
-        total = self.measurement.sensitivity // neighbours
-        blocks = measured_rows(self.measurement, self.asked.domain)
-        return certify(self.asked, measured=(blocks, total, reads))
+        reads = [tuple(self._reads(each.name)) for each in self.asked.plan.analysts]
+        return certify(self.asked, stages_of(self.measurements, self.asked), reads)
 
     def stating_errors(self) -> Release:
         """Return the release with columns for errors in its results; what is known is kept."""
@@ -257,21 +248,20 @@ def release(
             raise asked.refusal()
         with Ledger.prepare(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
             if (done := _completed(asked, ledger, notice)) is not None:
-                _tell(done.asked, _intention(done.asked, ledger, None), notice)
+                _tell(done.asked, _intention(done.asked, ledger, History()), notice)
                 if elsewhere := _measured_elsewhere(done):
                     notice(f"note: {elsewhere}\n")
                 report("answering")
                 return done
-            base = find_base(asked, ledger)
             # Before the work of selecting, and before any data.
-            ledger.require(asked.plan.epsilon if base is None else base.epsilon(asked.plan))
-            ready = prepare(asked, lambda asked: find_base(asked, ledger), report)
-            asked, base = ready.asked, ready.base
+            ledger.require(find_history(asked, ledger).epsilon(asked.plan))
+            ready = prepare(asked, lambda asked: find_history(asked, ledger), report)
+            asked, history = ready.asked, ready.history
 
             def announce() -> None:
                 if known := _known_answers(asked, ledger):
                     notice(f"note: {known}\n")
-                intention = _intention(asked, ledger, base)
+                intention = _intention(asked, ledger, history)
                 _tell(asked, intention, notice)
                 confirm(intention)
                 report("measuring")
@@ -284,7 +274,7 @@ def release(
                 ledger=ledger,
                 release=asked.release_id,
                 epsilon=ready.epsilon,
-                analysts=[*bringing(asked.plan)] if base is None else base.newcomers(asked.plan),
+                analysts=history.late(asked.plan),
                 mechanism=plan.mechanism,
                 metadata=ready.metadata,
                 notice=notice,
@@ -507,31 +497,7 @@ def _strategy(measurement: Measurement) -> tuple[tuple[bytes, ...], float]:
     return tuple(block.fingerprint for block in measurement.blocks), measurement.scale
 
 
-def processing(plan: Plan) -> Processing:
-    """Return the post-processing that a plan asks for; it is no part of the release."""
-    return Processing(nonnegative=plan.nonnegative, consistent=plan.consistent)
-
-
-def select(asked: BoundPlan) -> Joint:
-    """Return the plan's strategy, checked to answer every query of every analyst."""
-    strategy = asked.outcome().strategy
-    if not np.isfinite(strategy.errors).all():
-        raise NotCoveredError("the selected strategy does not answer every statement")
-    for reads in set(strategy.reads):
-        processing(asked.plan).check([strategy.blocks[number] for number in reads])
-    return strategy
-
-
-def added(asked: BoundPlan, base: Base) -> Joint:
-    """Return the strategy that newcomers add to a completed release."""
-    strategy = complement(asked, base)
-    blocks = (*known_rows(base.measurements, asked.domain), *strategy.blocks)
-    for reads in set(strategy.reads):
-        processing(asked.plan).check([blocks[number] for number in reads])
-    return strategy
-
-
-def _intention(asked: BoundPlan, ledger: Ledger, base: Base | None) -> str:
+def _intention(asked: BoundPlan, ledger: Ledger, history: History) -> str:
     """Say what a release will cost, before it does."""
     known = next((c for c in ledger.charges if c.release == asked.release_id), None)
     if known is not None:
@@ -543,11 +509,12 @@ def _intention(asked: BoundPlan, ledger: Ledger, base: Base | None) -> str:
         f"ledger {str(ledger.path)!r} (budget {ledger.budget}, spent {ledger.spent}, "
         f"left {ledger.left})"
     )
-    if base is not None:
+    if history:
+        late, charge = ", ".join(history.late(asked.plan)), history.epsilon(asked.plan)
         return (
-            f"this adds {', '.join(base.newcomers(asked.plan))} to the release of {base.time}: it "
-            f"charges epsilon {base.epsilon(asked.plan)}, which is what they bring, to {budget}; "
-            "what was measured before stays, and nobody's expected error rises"
+            f"this adds {late} to the release of {history.time}: it charges epsilon {charge}, "
+            f"which is what they bring, to {budget}; what was measured before stays, and "
+            "nobody's expected error rises"
         )
     changed = (
         "it asks something else than the releases before it, and a changed plan is a new release "
@@ -559,17 +526,16 @@ def _intention(asked: BoundPlan, ledger: Ledger, base: Base | None) -> str:
     return f"this is a new release: it charges epsilon {asked.plan.epsilon} to {budget}; {changed}"
 
 
-def metadata_of(asked: BoundPlan, strategy: Joint, base: Base | None) -> dict[str, object]:
+def metadata_of(asked: BoundPlan, strategy: Joint, history: History) -> dict[str, object]:
     """Return the metadata stored with a measurement, as plain JSON values."""
     reads = sorted(zip(asked.places, strategy.reads, strict=True))
-    earlier = () if base is None else base.measurements
     joint = joint_scopes(strategy.blocks)
     return {
         "reads": [list(blocks) for _, blocks in reads],
         "cuts": asked.cuts,
         "schema": asked.schema_id,
         "members": {name: str(epsilon) for name, epsilon in bringing(asked.plan).items()},
-        "earlier": [measurement.release for measurement in earlier],
+        "earlier": [measurement.release for measurement in history.measurements],
         **({"joint": joint} if joint else {}),
         **({"skipped": _skipped_names(asked)} if asked.refused else {}),
     }
