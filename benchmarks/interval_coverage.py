@@ -17,13 +17,13 @@ from fractions import Fraction
 import numpy as np
 
 from sqlmadp.answer.result import WITHIN
+from sqlmadp.bind.bind import bind_all
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Collective
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.private.noise import add_discrete_laplace, noise_scale
 from sqlmadp.solve.products import solution_of
-from sqlmadp.sql.bind import bind_all
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.rows import Rows

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.sql.bound import BoundAggregate, BoundPiece, PrivateBlock
-from sqlmadp.sql.evaluate import Argument
+from sqlmadp.bind.bound import BoundAggregate, BoundPiece, PrivateBlock
+from sqlmadp.bind.evaluate import Argument
 
 Numbers = NDArray[np.float64]
 Column = list[Any]

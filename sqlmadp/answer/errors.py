@@ -33,9 +33,9 @@ from scipy import sparse
 from sqlmadp.answer.derived import Column, derive
 from sqlmadp.answer.result import Result, is_number
 from sqlmadp.answer.rows import Desk, Estimated, ResultRows, answers_of
+from sqlmadp.bind.bound import BoundAggregate, BoundPiece, BoundQuery, PrivateBlock
+from sqlmadp.bind.linear import Kind
 from sqlmadp.sql.aggregates import LINEAR
-from sqlmadp.sql.bound import BoundAggregate, BoundPiece, BoundQuery, PrivateBlock
-from sqlmadp.sql.linear import Kind
 
 Matrix = NDArray[np.float64]
 Key = tuple[Any, ...]

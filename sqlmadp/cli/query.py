@@ -86,11 +86,16 @@ def _answered(
 
     try:
         done = plan.released(notice=notice)
-    except NotReleasedError:
+    except NotReleasedError as error:
         found = answered_before(plan, sql, dialect=dialect)  # Raises the statement's own mistakes.
-        if found is None or analyst is not None:
+        if found is None:
             raise
         time, done, result = found
+        if analyst is not None:
+            raise NotReleasedError(
+                f"{error}\nThe plan has changed since its release of {time}, which answers this "
+                "statement: ask again without --analyst"
+            ) from None
         notice(f"note: the plan has changed since; answered from the release of {time}")
         return done, result
     return done, done.query(sql, analyst, dialect=dialect)

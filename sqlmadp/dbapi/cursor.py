@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlmadp.answer.result import Result, TextTable, number
+from sqlmadp.bind.bind import BoundQuery
 from sqlmadp.errors import Error, InterfaceError, NotSupportedError, Warning
-from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.statements import Parameters
 
 if TYPE_CHECKING:

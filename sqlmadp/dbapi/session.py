@@ -24,8 +24,9 @@ from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
-from sqlmadp.errors import NotReleasedError, OperationalError, ProgrammingError, SqlError
-from sqlmadp.files.analysts import Analyst
+from sqlmadp.bind.bind import Binder, BoundQuery
+from sqlmadp.errors import NotReleasedError, OperationalError, SqlError
+from sqlmadp.files.analysts import Analyst, no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.files.staging import UNNAMED, hand_in, held, new_statements, withdraw
 from sqlmadp.release.bound_plan import BoundPlan, domain_of, own_statements
@@ -37,7 +38,6 @@ from sqlmadp.release.release import Release, find
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.release.trial import try_statement
 from sqlmadp.show.progress import Report, told
-from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
 
@@ -271,8 +271,7 @@ class Session:
         for analyst in self._plan.analysts:
             if analyst.name == self.analyst:
                 return analyst
-        names = ", ".join(analyst.name for analyst in self._plan.analysts)
-        raise ProgrammingError(f"no analyst {self.analyst!r} in this plan; there are {names}")
+        raise no_analyst(self.analyst, (analyst.name for analyst in self._plan.analysts))
 
     def _own(self) -> list[Statement]:
         own, problems = own_statements(self._plan, self._me())

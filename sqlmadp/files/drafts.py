@@ -9,7 +9,7 @@ lists what is missing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -38,9 +38,10 @@ _WARNING = """\
 # file, or answers made with it, learns them.  Replace them by what is publicly known.
 """
 _SINGLE = """\
-# This file has a single column. If another character than a comma separates its fields, draft again
-# with --separator, and write [csv] separator into the plan.
+# This file has a single column. If {separator} separates its fields, draft again
+# with --separator {separator}, and write separator = {separator} under [csv] into the plan.
 """
+_SEPARATORS = (";", "\t", "|")
 _TYPES: dict[Kind, str] = {
     "boolean": "boolean",
     "integer": "integer",
@@ -64,11 +65,19 @@ def draft(source: Source, table: str, *, trusted_values: bool = False) -> str:
             parts = [_with_values(engine, column) for column in columns]
     finally:
         engine.close()
-    single = _SINGLE if len(columns) == 1 and columns[0].kind == "untyped text" else ""
+    single = _single(columns)
     head = (
         f"{_HEAD}{single}{_WARNING if trusted_values else ''}\ntable = {show(table)}\n\n{_unit()}"
     )
     return "\n".join([head, *parts])
+
+
+def _single(columns: Sequence[SourceColumn]) -> str:
+    """Return a note on a CSV file that has one column, which others than commas may separate."""
+    if len(columns) != 1 or columns[0].kind != "untyped text":
+        return ""
+    found = next((each for each in _SEPARATORS if each in columns[0].name), ";")
+    return _SINGLE.format(separator='"\\t"' if found == "\t" else f'"{found}"')
 
 
 def check_schema(

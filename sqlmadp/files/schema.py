@@ -93,6 +93,8 @@ Bound = TypeVar("Bound", int, date, datetime, float)
 def read_schema(path: str | Path) -> Domain:
     """Return the domain that the file at ``path`` declares; SchemaError lists its mistakes."""
     file = TomlFile(Path(path), SchemaError)
+    hint = "Name the schema: the file that the plan's schema names."
+    file.refuse_other("a plan, not a schema", ("schema", "analysts"), hint)
     file.root.only(("table", "neighbours", "unit", "columns", "public"), "a schema")
     table = file.root.text("table", 'the name of the private table, such as "people"')
     columns = _columns(file.root)

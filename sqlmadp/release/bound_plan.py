@@ -18,6 +18,8 @@ from pathlib import Path
 
 import msgspec
 
+from sqlmadp.bind.bind import BoundQuery, bind_each, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.files.analysts import Analyst
 from sqlmadp.files.plan import Plan
@@ -30,8 +32,6 @@ from sqlmadp.mechanism.fairness import Outcome
 from sqlmadp.private.engines import Source
 from sqlmadp.private.engines.trusted_values import read_public
 from sqlmadp.release.size_limits import oversized
-from sqlmadp.sql.bind import BoundQuery, bind_each, cuts
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import Statement, split_each, with_parameters
 from sqlmadp.strategy.cache import StrategyCache, default_directory
 from sqlmadp.table.domain import Column, Domain, PublicTable

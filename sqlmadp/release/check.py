@@ -44,24 +44,33 @@ def check_plan(
     measurements, as a release does before it charges anything.
     """
     try:
-        plan = Plan.open(path)
-        plan = replace(plan, skip_refused=plan.skip_refused or skip_refused)
-        read_schema(plan.schema_path)
+        plan, found = Plan.read(path)
     except InputError as error:
         return Checked(None, error.problems)
-    found, notes = compare_with_catalogue(plan)
+    if not plan.schema_path.is_file():
+        return Checked(None, found)
+    try:
+        read_schema(plan.schema_path)
+    except InputError as error:
+        return Checked(None, (*found, *error.problems))
+    plan = replace(plan, skip_refused=plan.skip_refused or skip_refused)
+    mistaken = bool(found)
+    compared, notes = compare_with_catalogue(plan) if plan.source else ((), ())
+    found += compared
     try:
         asked = BoundPlan.bind_sound(plan)
-        if deep:
+        if deep and not mistaken:
             asked = _tried(asked, progress)
-        elif asked.refused and not (plan.skip_refused and asked.plan.analysts):
+        elif asked.refused and (mistaken or not (plan.skip_refused and asked.plan.analysts)):
             raise asked.refusal()
     except InputError as error:
-        return Checked(None, (*found, *error.problems), notes)
+        # Of a plan with mistakes only what is wrong in the statements is certain.
+        more = [each for each in error.problems if not mistaken or each.file != str(plan.path)]
+        return Checked(None, (*found, *more), notes)
     except SourceError as error:  # A public table is to be read from the source.
         problem = Problem(file=str(plan.path), code="source", message=str(error))
         return Checked(None, (*found, problem), notes)
-    return Checked(asked, found, (*notes, *asked.notes))
+    return Checked(None if mistaken else asked, found, (*notes, *asked.notes))
 
 
 def most_seconds(asked: BoundPlan) -> int:

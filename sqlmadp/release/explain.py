@@ -9,13 +9,13 @@ from __future__ import annotations
 from sqlmadp.answer.explain import explain
 from sqlmadp.answer.reconstruct import Estimate, recut
 from sqlmadp.answer.result import Result
-from sqlmadp.errors import ProgrammingError
+from sqlmadp.bind.bind import bind, cuts
+from sqlmadp.bind.evaluate import Evaluator
+from sqlmadp.files.analysts import no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.history import history_of
 from sqlmadp.release.release import asked_and_released
-from sqlmadp.sql.bind import bind, cuts
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import Statement, explained, split
 from sqlmadp.table.domain import Domain
 
@@ -37,7 +37,7 @@ def explain_statement(plan: Plan, statement: Statement, analyst: str | None = No
     asked, done = asked_and_released(plan)
     number = None if analyst is None else asked.analyst(analyst)
     if analyst is not None and number is None:
-        raise ProgrammingError(f"no analyst {analyst!r} in this plan")
+        raise no_analyst(analyst, (each.name for each in asked.plan.analysts))
     domain = asked.domain.with_cuts(cuts([statement], asked.domain, plan.limits))
     query = bind(statement, Evaluator(domain, plan.limits))
     if done is not None:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from sqlmadp.answer.result import TextTable, number
 from sqlmadp.errors import InputError, NotSupportedError, ProgrammingError
-from sqlmadp.files.analysts import Analyst
+from sqlmadp.files.analysts import Analyst, no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.mechanism.fairness import Cap, explained_caps
@@ -142,7 +142,7 @@ class Changes:
         members = {analyst.name: analyst for analyst in plan.analysts}
         for name in self.without:
             if name not in members:
-                raise ProgrammingError(f"no analyst {name!r} in the plan; {_known(members)}")
+                raise no_analyst(name, members)
             del members[name]
         members = {each.name: each for each in _in_proportion([*members.values()], Fraction(1))}
         for name, file in self.joining.items():
@@ -227,7 +227,7 @@ def _with_shares(
     members: Mapping[str, Analyst], shares: Mapping[str, Fraction]
 ) -> tuple[Analyst, ...]:
     if unknown := [name for name in shares if name not in members]:
-        raise ProgrammingError(f"no analyst {unknown[0]!r} in the plan; {_known(members)}")
+        raise no_analyst(unknown[0], members)
     if not members:
         raise ProgrammingError("without these analysts nobody is left")
     left = 1 - sum(shares.values(), Fraction(0))
@@ -240,10 +240,6 @@ def _with_shares(
     named = {name: replace(members[name], share=share) for name, share in shares.items()}
     rest = {each.name: each for each in _in_proportion(others, left)}
     return tuple((named | rest)[name] for name in members)
-
-
-def _known(members: Mapping[str, Analyst]) -> str:
-    return f"there are {', '.join(members)}" if members else "nobody is left"
 
 
 @dataclass(frozen=True, eq=False)

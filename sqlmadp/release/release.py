@@ -24,6 +24,7 @@ from sqlmadp.answer.processing import DRAWS, Processing
 from sqlmadp.answer.reader import Reader
 from sqlmadp.answer.reconstruct import Estimate, joint_scopes
 from sqlmadp.answer.result import Result, number
+from sqlmadp.bind.bind import Binder, BoundQuery
 from sqlmadp.errors import (
     Error,
     NotReleasedError,
@@ -33,6 +34,7 @@ from sqlmadp.errors import (
     ProgrammingError,
     SourceError,
 )
+from sqlmadp.files.analysts import no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.files.staging import held
 from sqlmadp.mechanism.collective import Joint
@@ -51,7 +53,6 @@ from sqlmadp.release.history import (
     stages_of,
     stored_before,
 )
-from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import Statement, split
 from sqlmadp.table.domain import Domain
@@ -217,8 +218,7 @@ class Release:
     def _number(self, analyst: str) -> int:
         number = self.asked.analyst(analyst)
         if number is None:
-            names = ", ".join(each.name for each in self.asked.plan.analysts)
-            raise ProgrammingError(f"no analyst {analyst!r} in this plan; there are {names}")
+            raise no_analyst(analyst, (each.name for each in self.asked.plan.analysts))
         return number
 
 

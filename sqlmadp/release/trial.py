@@ -32,6 +32,7 @@ from sqlmadp.answer.processing import Processing, laplace
 from sqlmadp.answer.reconstruct import Sums
 from sqlmadp.answer.result import FORMATS, write_results
 from sqlmadp.answer.rows import Desk
+from sqlmadp.bind.bind import BoundQuery
 from sqlmadp.errors import Error, NotCoveredError, NotSupportedError, Problem, UnfitPlanError
 from sqlmadp.mechanism.collective import Joint
 from sqlmadp.private import Measurement
@@ -47,7 +48,6 @@ from sqlmadp.release.release import (
     metadata_of,
     require_memory,
 )
-from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.statements import Statement
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows

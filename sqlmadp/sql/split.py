@@ -23,7 +23,6 @@ from sqlmadp.sql import hints
 from sqlmadp.sql.check import QUERIES, has_only_known_arguments
 from sqlmadp.sql.growth import check_growth
 from sqlmadp.sql.limits import Limits
-from sqlmadp.sql.linear import unchosen
 from sqlmadp.sql.names import Field, Public, Records, declared, resolved
 from sqlmadp.sql.resolve import PENDING, Resolved, Resolver
 from sqlmadp.sql.sandbox import Sandbox
@@ -55,11 +54,6 @@ class Divided:
     """The block whose outer SELECT is the whole statement, if there is one."""
     problems: tuple[Problem, ...]
     """Mistakes that matter only if DuckDB itself accepts the statement."""
-
-    @property
-    def untouched(self) -> Node:
-        """Return the statement without what only chooses among its rows and orders them."""
-        return unchosen(self.tree)
 
 
 def divide(

@@ -347,3 +347,20 @@ class TestBadInput:
             assert figures("ledger", plans.folder / "visits.ledger")["spent"] == "0"
         else:
             assert not (plans.folder / "visits.ledger").exists()
+
+
+def test_check_lists_mistakes_of_plan_schema_and_statements_together(tmp_path):
+    (tmp_path / "t.csv").write_text("sex\nf\n")
+    (tmp_path / "t.toml").write_text(
+        'table = "t"\n[columns.sex]\ntype = "category"\nvalues = ["f", "m"]\n'
+    )
+    (tmp_path / "a.sql").write_text("SELECT sxe, COUNT(*) FROM t GROUP BY 1;")
+    (tmp_path / "plan.toml").write_text(
+        'schema = "t.toml"\nsource = "t.csv"\nepsilon = "2"\n[ledger]\npath = "l"\n'
+        'budget = "1"\n[analysts.a]\nqueries = "a.sql"\n[analysts.b]\nqueries = "b.sql"\n'
+    )
+    found = run("check", tmp_path / "plan.toml")
+    assert found.exit_code == 1
+    for part in ("above ledger.budget", '"b.sql", which is no file', "Did you mean sex?"):
+        assert part in found.stderr
+    assert "handed in" not in found.stderr  # b has a file; its name is wrong.

@@ -482,3 +482,22 @@ def test_a_line_that_may_hold_a_password_is_not_shown(problems):
     (problem,) = problems("source = postgresql://me:secret@host/db\n")
     assert "not TOML" in str(problem)
     assert "secret" not in str(problem)
+
+
+def test_a_file_of_another_kind_is_named_as_what_it_is(folder, problems):
+    (folder / "people.toml").write_text('table = "people"\n[columns]\nsex = {type = "boolean"}\n')
+    with pytest.raises(PlanError, match=r'a schema, not a plan\n.* schema = "people\.toml"'):
+        Plan.open(folder / "people.toml")
+    with pytest.raises(PlanError, match=r'no such file\nDid you mean "people\.toml"\?'):
+        Plan.open(folder / "poeple.toml")
+    with pytest.raises(PlanError, match=r"this is a folder\nName a file in it: .*people\.toml"):
+        Plan.open(folder)
+
+
+def test_advice_on_a_name_or_shares_can_be_copied(problems):
+    text = (
+        HEAD + '[analysts.a]\nqueries = "alcie.sql"\nshare = "1/3"\n[analysts.b]\nshare = "1/6"\n'
+    )
+    shares, name = problems(text)
+    assert shares.hint.startswith('In the same proportions: "a" "2/3", "b" "1/3".')
+    assert name.hint == 'Did you mean "alice.sql"?'

@@ -369,7 +369,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_a_folder_is_no_schema(tmp_path):
-    with pytest.raises(SchemaError, match="the file cannot be read"):
+    with pytest.raises(SchemaError, match="this is a folder"):
         read_schema(tmp_path)
 
 

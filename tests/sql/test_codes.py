@@ -11,6 +11,7 @@ from sqlmadp.sql.hints import CODES
 ROOT = Path(sqlmadp.__file__).parent
 SOURCES = [
     *(ROOT / "sql").glob("*.py"),
+    *(ROOT / "bind").glob("*.py"),
     *(ROOT / "answer").glob("*.py"),
     *(ROOT / "release" / name for name in ("bound_plan.py", "size_limits.py", "trial.py")),
 ]

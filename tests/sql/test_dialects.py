@@ -7,13 +7,13 @@ from click.testing import CliRunner
 from people_table import DOMAIN
 
 import sqlmadp
+from sqlmadp.bind.bind import bind
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.cli import main
 from sqlmadp.errors import PlanError, SqlError
 from sqlmadp.files.plan import Plan
 from sqlmadp.release.explain import explain_text
-from sqlmadp.sql.bind import bind
 from sqlmadp.sql.dialects import COMMON, dialect_names, kind_of_dialect
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import Statement, split
 
 SAME = [

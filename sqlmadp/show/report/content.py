@@ -22,7 +22,8 @@ from functools import reduce
 import numpy as np
 
 from sqlmadp.answer.result import Result
-from sqlmadp.errors import NotSupportedError, ProgrammingError
+from sqlmadp.errors import NotSupportedError
+from sqlmadp.files.analysts import no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.private import Ledger
 from sqlmadp.release.bound_plan import BoundPlan
@@ -138,8 +139,7 @@ def gather(
     progress("binding statements")
     asked, done = asked_and_released(plan)
     if analyst is not None and asked.analyst(analyst) is None:
-        names = ", ".join(each.name for each in asked.plan.analysts)
-        raise ProgrammingError(f"no analyst {analyst!r} in this plan; there are {names}")
+        raise no_analyst(analyst, (each.name for each in asked.plan.analysts))
     history = History() if done is not None else history_of(asked)
     certificates: dict[str, Certificate] = {}
     unsupported: dict[str, str] = {}

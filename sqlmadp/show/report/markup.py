@@ -36,8 +36,9 @@ class Markup(str):
 
 def text(plain: str) -> Markup:
     """Return a plain string as markup; lines and tabs stay."""
-    shown = "".join(mark if mark in "\n\t" else visible(mark) for mark in plain)
-    return Markup(html.escape(shown))
+    if not plain.isprintable():
+        plain = "".join(mark if mark in "\n\t" else visible(mark) for mark in plain)
+    return Markup(html.escape(plain))
 
 
 def element(name: str, /, *children: str, **attributes: object) -> Markup:

@@ -7,9 +7,9 @@ from datetime import date
 import numpy as np
 import pytest
 
-from sqlmadp.sql.bind import bind
-from sqlmadp.sql.evaluate import Evaluator
-from sqlmadp.sql.products import null_parts
+from sqlmadp.bind.bind import bind
+from sqlmadp.bind.evaluate import Evaluator
+from sqlmadp.bind.products import null_parts
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import text
 from sqlmadp.table.domain import Column, Domain

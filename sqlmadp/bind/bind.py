@@ -20,18 +20,18 @@ from dataclasses import replace
 import duckdb
 from sqlglot import exp
 
+from sqlmadp.bind.blocks import private_block
+from sqlmadp.bind.bound import BoundQuery, PrivateBlock
+from sqlmadp.bind.evaluate import EvaluationError, Evaluator, ManyValuesError, SlowExpressionError
+from sqlmadp.bind.groups import TooManyCellsError, TooManyGroupsError
+from sqlmadp.bind.linear import Kind, Tables, crossed_rows, shape_of, unchosen
+from sqlmadp.bind.predicate import conjuncts, cuts_of, pieces, uses
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql.aggregates import LINEAR
-from sqlmadp.sql.blocks import private_block
-from sqlmadp.sql.bound import BoundQuery, PrivateBlock
-from sqlmadp.sql.evaluate import EvaluationError, Evaluator, ManyValuesError, SlowExpressionError
 from sqlmadp.sql.grammar import DUCKDB
-from sqlmadp.sql.groups import TooManyCellsError, TooManyGroupsError
 from sqlmadp.sql.growth import LONGEST, overgrown
 from sqlmadp.sql.hints import undeclared_values
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
-from sqlmadp.sql.linear import Kind, Tables, crossed_rows, shape_of
-from sqlmadp.sql.predicate import conjuncts, cuts_of, pieces, uses
 from sqlmadp.sql.read import Reading, deep_recursion
 from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.sandbox import ResultColumns, explain, quote
@@ -368,9 +368,9 @@ def bound_query(
     _require_few_rows(statement, divided, blocks, evaluator)
     top = divided.top
     tracked = top is not None and top.tracked
-    unchosen = divided.untouched
-    shape = shape_of(unchosen, len(columns) + tracked, _tables(blocks, evaluator.domain))
-    lenient, untouched = _with_try_casts(divided.tree), _with_try_casts(unchosen)
+    every_row = unchosen(divided.tree)
+    shape = shape_of(every_row, len(columns) + tracked, _tables(blocks, evaluator.domain))
+    lenient, untouched = _with_try_casts(divided.tree), _with_try_casts(every_row)
     return BoundQuery(
         statement=statement,
         blocks=blocks,
@@ -378,7 +378,7 @@ def bound_query(
         columns=columns,
         tracked=tracked,
         top=next((n for n, b in enumerate(blocks) if top is not None and b.name == top.name), 0),
-        untouched=text(untouched or unchosen),
+        untouched=text(untouched or every_row),
         lenient=None if lenient is None else text(lenient),
         measures=top.measures if top is not None and tracked else (None,) * len(columns),
         kinds=shape.kinds[: len(columns)],

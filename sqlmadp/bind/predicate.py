@@ -31,10 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from sqlmadp.bind.evaluate import TRUE, EvaluationError, Evaluator
+from sqlmadp.bind.groups import Factor, align
+from sqlmadp.bind.products import null_parts
 from sqlmadp.sql import hints
-from sqlmadp.sql.evaluate import TRUE, EvaluationError, Evaluator
 from sqlmadp.sql.grammar import Prefix
-from sqlmadp.sql.groups import Factor, align
 from sqlmadp.sql.limits import advice
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import (
@@ -49,6 +50,7 @@ from sqlmadp.sql.tree import (
     integer,
     is_constant,
     negation,
+    not_null,
     span,
     terms,
 )
@@ -68,6 +70,12 @@ def conjuncts(node: Node, *, negated: bool = False) -> Iterator[Node]:
     elif isinstance(node, exp.Or if negated else exp.And):
         for child in terms(node):
             yield from conjuncts(child, negated=negated)
+    elif (
+        isinstance(node, exp.Is)
+        and isinstance(node.expression, exp.Null)
+        and negated is not bool(node.args.get("negate"))
+    ):
+        yield from map(not_null, null_parts(node.this))
     else:
         yield negation(node) if negated else node
 

@@ -3,9 +3,9 @@ from datetime import date
 import numpy as np
 import pytest
 
-from sqlmadp.sql.evaluate import FALSE, NULL, TRUE, EvaluationError, Evaluator
-from sqlmadp.sql.groups import TooManyCellsError
-from sqlmadp.sql.predicate import conjuncts, pieces, truth
+from sqlmadp.bind.evaluate import FALSE, NULL, TRUE, EvaluationError, Evaluator
+from sqlmadp.bind.groups import TooManyCellsError
+from sqlmadp.bind.predicate import conjuncts, pieces, truth
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Node
 from sqlmadp.table.domain import Column, Domain

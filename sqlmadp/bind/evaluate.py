@@ -19,9 +19,9 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.sql.groups import Factor, Integers, TooManyCellsError
+from sqlmadp.bind.groups import Factor, Integers, TooManyCellsError
+from sqlmadp.bind.products import Terms, terms_of
 from sqlmadp.sql.limits import DEFAULT, Limits
-from sqlmadp.sql.products import Terms, terms_of
 from sqlmadp.sql.sandbox import Sandbox, TooSlowError, explain, quote
 from sqlmadp.sql.tree import Node, column_names, text
 from sqlmadp.table.domain import Column, Domain

@@ -24,10 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.sql.aggregates import Aggregate, Piece
-from sqlmadp.sql.bound import BoundAggregate, BoundPiece, Keys, PrivateBlock
-from sqlmadp.sql.evaluate import NO_NUMBERS, Argument, Evaluator, KeyValues, binned
-from sqlmadp.sql.groups import (
+from sqlmadp.bind.bound import BoundAggregate, BoundPiece, Keys, PrivateBlock
+from sqlmadp.bind.evaluate import NO_NUMBERS, Argument, Evaluator, KeyValues, binned
+from sqlmadp.bind.groups import (
     OUT,
     Factor,
     Groups,
@@ -36,9 +35,10 @@ from sqlmadp.sql.groups import (
     form_groups,
     tied,
 )
+from sqlmadp.bind.predicate import conjuncts, guarded, masks, uses
+from sqlmadp.bind.products import Term
+from sqlmadp.sql.aggregates import Aggregate, Piece
 from sqlmadp.sql.limits import Limits
-from sqlmadp.sql.predicate import conjuncts, guarded, masks, uses
-from sqlmadp.sql.products import Term
 from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.sandbox import quote
 from sqlmadp.sql.statements import Statement
