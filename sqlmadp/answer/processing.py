@@ -3,7 +3,7 @@
     nonnegative   least squares among estimates with no cell below zero      (`nonnegative`)
     consistent    integers that add up, in all cells of all tables           (`integer_rounding`)
 
-Where one table holds all that was measured it may be large (`one_table`).
+Where one table holds all that was measured it may be large.
 Both work on the estimate that all answers of a reader are worked out from, so whatever a statement
 adds up agrees with every other statement.  They read the measurement and nothing else: they
 spend nothing, change no release, and can be switched on and off at any time.  Under `independent`
@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqlmadp.answer.integer_rounding import Tables, running_sums_rounded
-from sqlmadp.answer.nonnegative import NonNegative, largest
-from sqlmadp.answer.one_table import OneTable, TableEstimate
+from sqlmadp.answer.nonnegative import NonNegative, OneTable, TableEstimate, largest
 from sqlmadp.errors import UnfitPlanError
 from sqlmadp.solve.products import ProductEstimate, ProductSolution, solution_of
 from sqlmadp.solve.solution import Estimate, Solution
