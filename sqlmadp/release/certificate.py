@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -335,7 +335,6 @@ def certify(
     stages: Sequence[Stage],
     reads: Sequence[tuple[int, ...]],
     name: str | None = None,
-    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Certificate:
     """Return the certificate of what was measured, or would be, under the mechanism named.
 
@@ -346,7 +345,7 @@ def certify(
     name = name or plan.mechanism
     chosen, late = MECHANISMS[name], len(stages) > 1
     with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
-        given = asked.outcome(name, progress)
+        given = asked.outcome(name)
         estimates = _Estimates(asked, [row for stage in stages for row in stage.rows])
         joins = _joins_of(asked, stages, reads, estimates)
         now = joins[-1].errors

@@ -28,9 +28,9 @@ from sqlmadp.mechanism.fairness import Cap, explained_caps
 from sqlmadp.private import Ledger
 from sqlmadp.private.engines import Identity
 from sqlmadp.private.ledger_binding import check_binding
-from sqlmadp.release.bound_plan import BoundPlan
+from sqlmadp.release.bound_plan import BoundPlan, source_identity
 from sqlmadp.release.certificate import Certificate, certify
-from sqlmadp.release.check import compare_with_catalogue, source_identity
+from sqlmadp.release.check import compare_with_catalogue
 from sqlmadp.release.history import History, find_history, history_of
 from sqlmadp.release.release import Progress
 from sqlmadp.release.trial import prepare, without_failing
@@ -116,7 +116,8 @@ def preview(
     def leaving_out(done: int, total: int) -> None:
         progress(f"mechanism {name}: {total + done} of {2 * total} steps")
 
-    return certify(asked, *history.expected(asked, name), name, leaving_out)
+    asked.outcome(name, leaving_out)  # It is asked for again, and reports when it is worked out.
+    return certify(asked, *history.expected(asked, name), name)
 
 
 @dataclass(frozen=True, kw_only=True)

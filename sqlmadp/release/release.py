@@ -39,9 +39,11 @@ from sqlmadp.files.plan import Plan
 from sqlmadp.files.staging import held
 from sqlmadp.mechanism.collective import Joint
 from sqlmadp.private import Ledger, Measurement, measure
+from sqlmadp.private.engines import open_engine
+from sqlmadp.private.engines.catalogue import check_catalogue
 from sqlmadp.private.engines.scope_batches import answer_bytes
-from sqlmadp.private.ledger_binding import NOTED, stored
-from sqlmadp.release.bound_plan import BoundPlan, Refused, domain_of
+from sqlmadp.private.ledger_binding import NOTED, check_binding, stored
+from sqlmadp.release.bound_plan import BoundPlan, Refused, domain_of, source_identity
 from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.certificate import Certificate, Skipped, certify
 from sqlmadp.release.history import (
@@ -255,6 +257,7 @@ def release(
                 return done
             # Before the work of selecting, and before any data.
             ledger.require(find_history(asked, ledger).epsilon(asked.plan))
+            _require_source(asked, ledger)
             ready = prepare(asked, lambda asked: find_history(asked, ledger), report)
             asked, history = ready.asked, ready.history
 
@@ -285,10 +288,18 @@ def release(
             return ready.trial.over(measured, spent=ledger.spent, left=ledger.left)
 
 
+def _require_source(asked: BoundPlan, ledger: Ledger) -> None:
+    """Raise now what `measure` would refuse the table or its ledger for after all the work."""
+    engine = open_engine(asked.plan.table, table=asked.domain.table)
+    try:
+        check_catalogue(engine, asked.domain)
+        check_binding(engine.identity, ledger)
+    finally:
+        engine.close()
+
+
 def _measured_elsewhere(done: Release) -> str:
     """Return a warning if stored answers are of another table than the plan's; empty otherwise."""
-    from sqlmadp.release.check import source_identity  # noqa: PLC0415 - It imports this module.
-
     measured = done.measurement.metadata.get(NOTED, ())
     try:
         now = source_identity(done.asked.plan).names

@@ -21,6 +21,7 @@ from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.private import Ledger
 from sqlmadp.release import release, trial
 from sqlmadp.release.bound_plan import BoundPlan
+from sqlmadp.release.history import History
 from sqlmadp.release.trial import prepare
 from sqlmadp.show.json import release_figures
 
@@ -282,7 +283,7 @@ class TestAnswerFirst:
         path = plans.write({"alice": TOTAL, "bob": "SELECT sex, AVG(age) FROM visits GROUP BY sex"})
         (plans.folder / "visits.parquet").rename(plans.folder / "away.parquet")
         asked = BoundPlan.bind(Plan.open(path))
-        ready = prepare(asked, lambda _: None)
+        ready = prepare(asked, lambda _: History())
         assert len(ready.trial.results()["bob"]["q1"]) == 3
         assert list((tmp_path / "trial").iterdir()) == []
 
