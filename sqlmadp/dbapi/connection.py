@@ -31,9 +31,8 @@ from sqlmadp import errors
 from sqlmadp.answer.result import Result
 from sqlmadp.dbapi.cursor import Answered, Cursor, Executed, Pending
 from sqlmadp.dbapi.session import Session, probed
-from sqlmadp.errors import InterfaceError, NotSupportedError, ProgrammingError
+from sqlmadp.errors import InterfaceError, NotSupportedError, ProgrammingError, reporting
 from sqlmadp.files.plan import Plan
-from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.certificate import Certificate
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import (

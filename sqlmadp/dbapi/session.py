@@ -31,9 +31,8 @@ from sqlmadp.files.plan import Plan
 from sqlmadp.files.staging import UNNAMED, hand_in, held, new_statements, withdraw
 from sqlmadp.release.bound_plan import BoundPlan, domain_of, own_statements
 from sqlmadp.release.certificate import Certificate
-from sqlmadp.release.explain import expected_estimate, explain_statement
 from sqlmadp.release.history import history_of
-from sqlmadp.release.preview import preview
+from sqlmadp.release.preview import expected_estimate, explain_statement, preview
 from sqlmadp.release.release import Release, find
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.release.trial import try_statement

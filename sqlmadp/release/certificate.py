@@ -471,7 +471,7 @@ def _interference(given: Outcome, joins: Sequence[Join], *, late: bool) -> tuple
 
 
 def _changed_by(name: str, joins: Sequence[Join]) -> dict[str, float]:
-    """Return by whom an error changed: everybody who came later."""
+    """Return by whom an error changed: everybody who joined late."""
     changes: dict[str, float] = {}
     for before, join in itertools.pairwise(joins):
         if name in before.errors:

@@ -1,7 +1,7 @@
 """History: what earlier releases mean for a plan: analysts who join late, and known answers.
 
 A plan to which analysts were added, all else unchanged, is not measured anew.  What was measured
-stays; the newcomers bring an epsilon of their own, which is all that is charged; one more
+stays; the late analysts bring an epsilon of their own, which is all that is charged; one more
 measurement complements the earlier ones, and everybody's answers are reconstructed from all of
 them.  Nobody's expected error rises: see `mechanism.complement`.
 
@@ -151,7 +151,7 @@ class Stage:
 
     members: tuple[str, ...]
     epsilon: Fraction
-    """What the newcomers brought."""
+    """What the late analysts brought."""
     rows: tuple[Rows, ...]
     """With noise of variance 1."""
 
@@ -249,7 +249,7 @@ def _changed(plan: Plan, time: str, members: Mapping[str, Fraction]) -> Problem:
         file=str(plan.path),
         code="epsilon-changed",
         message=f"{name!r} brought epsilon {members[name]} to the release of {time}, but this plan "
-        f"says {brought[name]}; what was measured stays, and only newcomers can be charged",
+        f"says {brought[name]}; what was measured stays, and only late analysts can be charged",
         hint=f"To add {', '.join(new)} to that release, write {', '.join(lines)}, and under "
         f"{', '.join(map(_table, new))} the epsilon to be charged; no share, and no "
         f"epsilon at the top. To measure everything anew for epsilon {plan.epsilon}, write "

@@ -1,11 +1,12 @@
 """Preview: what ``release`` would give the analysts of a plan, before anything is spent.
 
     preview    expected errors of the plan, or of the plan with changes
+    EXPLAIN    what one statement would cost, and how exact it would be
     dry run    everything that a release does before it reads a record, and nothing after that
 
 A plan that is not released yet is measured at once.  A plan to which analysts were added after a
-release keeps what was measured, whatever its mechanism; the newcomers' part is all that is chosen
-and charged (`history`), so that is what is shown.  Reads the ledger, and no data.
+release keeps what was measured, whatever its mechanism; the part of the late analysts is all that
+is chosen and charged (`history`), so that is what is shown.  Reads the ledger, and no data.
 
 Strategies do not depend on epsilon, and every RMSE is proportional to 1 / epsilon.  So the least
 epsilon that meets a target is known from one preview: ``epsilon max(rmse / target)``.
@@ -19,7 +20,11 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
-from sqlmadp.answer.result import TextTable, number
+from sqlmadp.answer.explain import explain
+from sqlmadp.answer.reconstruct import Estimate, recut
+from sqlmadp.answer.result import Result, TextTable, number
+from sqlmadp.bind.bind import bind, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import InputError, NotSupportedError, ProgrammingError
 from sqlmadp.files.analysts import Analyst, no_analyst
 from sqlmadp.files.plan import Plan
@@ -32,8 +37,10 @@ from sqlmadp.release.bound_plan import BoundPlan, source_identity
 from sqlmadp.release.certificate import Certificate, certify
 from sqlmadp.release.check import compare_with_catalogue
 from sqlmadp.release.history import History, find_history, history_of
-from sqlmadp.release.release import Progress
+from sqlmadp.release.release import Progress, asked_and_released
 from sqlmadp.release.trial import prepare, without_failing
+from sqlmadp.sql.statements import Statement, explained, split
+from sqlmadp.table.domain import Domain
 
 DIGITS = 6
 """Significant digits of a least epsilon, rounded up."""
@@ -120,19 +127,59 @@ def preview(
     return certify(asked, *history.expected(asked, name), name)
 
 
+def explain_text(
+    plan: Plan, sql: str, analyst: str | None = None, *, dialect: str | None = None
+) -> Result | None:
+    """Return the rows of ``EXPLAIN SELECT ...``; None if this is no EXPLAIN."""
+    dialect = dialect or plan.dialect
+    statements = split(sql, file="query", limits=plan.limits, dialect=dialect)
+    asked = [explained(statement) for statement in statements]
+    if len(asked) != 1 or asked[0] is None:
+        return None
+    return explain_statement(plan, asked[0], analyst)
+
+
+def explain_statement(plan: Plan, statement: Statement, analyst: str | None = None) -> Result:
+    """Return scope, cells, groups and expected error of a statement, from what a reader reads."""
+    asked, done = asked_and_released(plan)
+    number = None if analyst is None else asked.analyst(analyst)
+    if analyst is not None and number is None:
+        raise no_analyst(analyst, (each.name for each in asked.plan.analysts))
+    domain = asked.domain.with_cuts(cuts([statement], asked.domain, plan.limits))
+    query = bind(statement, Evaluator(domain, plan.limits))
+    if done is not None:
+        return explain(query, done.estimate(domain, analyst))
+    return explain(query, expected_estimate(asked, number, domain))
+
+
+def expected_estimate(
+    asked: BoundPlan, number: int | None = None, domain: Domain | None = None
+) -> Estimate:
+    """Return what an analyst, or the curator, would read once the plan is released: no values.
+
+    ``domain`` may cut real columns at more places than the plan's own.
+    """
+    stages, own = history_of(asked).expected(asked)
+    rows = [block for stage in stages for block in stage.rows]
+    reads = range(len(rows)) if number is None else own[number]
+    domain = domain or asked.domain
+    read = tuple(recut(rows[place], asked.cuts, domain) for place in reads)
+    return Estimate(domain, read, (), noise_variance=1.0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What if: how a plan is to be changed.
+    """How a plan is changed before it is previewed.
 
     Analysts leave, then analysts join, then shares are set, then epsilon.  Whoever leaves or joins
-    changes the shares of the others in proportion; a newcomer takes an equal share unless one is
+    changes the shares of the others in proportion; who joins takes an equal share unless one is
     named.  Shares that are named are exact, and the others share the rest in proportion to what
     they had.  A changed plan is previewed as if nothing had been released.
     """
 
     without: Sequence[str] = ()
     joining: Mapping[str, Path] = field(default_factory=dict)
-    """Newcomers by name, each with a file of statements."""
+    """Who joins, by name, each with a file of statements."""
     shares: Mapping[str, Fraction] = field(default_factory=dict)
     epsilon: Fraction | None = None
 
@@ -151,8 +198,8 @@ class Changes:
                 raise ProgrammingError(f"there is an analyst {name!r} in the plan already")
             share = Fraction(1, len(members) + 1)
             others = _in_proportion([*members.values()], 1 - share)
-            newcomer = Analyst(name=name, files=(file,), share=share)
-            members = {each.name: each for each in (*others, newcomer)}
+            joined = Analyst(name=name, files=(file,), share=share)
+            members = {each.name: each for each in (*others, joined)}
         analysts = _with_shares(members, self.shares)
         epsilon = self.epsilon or plan.epsilon
         return replace(plan, analysts=analysts, epsilon=epsilon, late=False)
@@ -257,7 +304,7 @@ class DryRun:
     """How many questions would be measured over which columns."""
     preview: Certificate
     epsilon: Fraction
-    """What it would charge: the plan's, or what newcomers bring to a completed release."""
+    """What it would charge: the plan's, or what late analysts bring to a completed release."""
     added_to: str | None = None
     """When the release was completed that the plan adds analysts to, if it does."""
 

@@ -33,6 +33,7 @@ from sqlmadp.errors import (
     Problem,
     ProgrammingError,
     SourceError,
+    reporting,
 )
 from sqlmadp.files.analysts import no_analyst
 from sqlmadp.files.plan import Plan
@@ -44,7 +45,6 @@ from sqlmadp.private.engines.catalogue import check_catalogue
 from sqlmadp.private.engines.scope_batches import answer_bytes
 from sqlmadp.private.ledger_binding import NOTED, check_binding, stored
 from sqlmadp.release.bound_plan import BoundPlan, Refused, domain_of, source_identity
-from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.certificate import Certificate, Skipped, certify
 from sqlmadp.release.history import (
     History,

@@ -33,13 +33,19 @@ from sqlmadp.answer.reconstruct import Sums
 from sqlmadp.answer.result import FORMATS, write_results
 from sqlmadp.answer.rows import Desk
 from sqlmadp.bind.bind import BoundQuery
-from sqlmadp.errors import Error, NotCoveredError, NotSupportedError, Problem, UnfitPlanError
+from sqlmadp.errors import (
+    Error,
+    NotCoveredError,
+    NotSupportedError,
+    Problem,
+    UnfitPlanError,
+    reporting,
+)
 from sqlmadp.mechanism.collective import Joint
 from sqlmadp.private import Measurement
 from sqlmadp.private.blocks import grain
 from sqlmadp.private.measure import calibrate
 from sqlmadp.release.bound_plan import BoundPlan, Refused
-from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.history import History
 from sqlmadp.release.release import (
     Progress,

@@ -1,4 +1,4 @@
-"""What if: changed plans that are only looked at."""
+"""Previews of changed plans, and targets for errors."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def test_those_who_stay_keep_their_proportions(plan):
     }
 
 
-def test_a_newcomer_takes_an_equal_share(plan):
+def test_who_joins_takes_an_equal_share(plan):
     changed = Changes(joining={"dave": plan.folder / "dave.sql"}).apply(plan)
     assert shares(changed) == dict.fromkeys(["alice", "bob", "carol", "dave"], Fraction(1, 4))
 
