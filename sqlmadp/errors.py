@@ -305,9 +305,9 @@ def unforeseen(error: BaseException) -> UnforeseenError:
     versions = f"sqlmadp {version('sqlmadp')}, DuckDB {version('duckdb')}"
     return UnforeseenError(
         f"something happened that nobody foresaw: {kind} at {', '.join(places[-SHOWN_PLACES:])} "
-        f"(report {digest}; {versions}, Python {platform.python_version()}). Please send this line to the "
-        "authors: it holds no SQL and no value. If a release was recorded, nothing is lost, and "
-        "running it again is free",
+        f"(report {digest}; {versions}, Python {platform.python_version()}). Please send this line "
+        "to the authors: it holds no SQL and no value. If a release was recorded, nothing is lost, "
+        "and running it again is free",
         context={"report": digest, "places": tuple(places)},
     )
 
