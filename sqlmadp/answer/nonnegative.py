@@ -39,41 +39,24 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
+from sqlmadp.answer.sizes import (
+    CLOSE_CELL,
+    CLOSE_VERTEX,
+    EVEN,
+    EVENED,
+    MAX_GUESSES,
+    MAX_STEPS,
+    ROUNDING,
+    SOFT,
+    SOLVED,
+    TRIES,
+)
 from sqlmadp.solve.solution import Estimate, Solution
 from sqlmadp.table.partition import Floats, common
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
 
 Mask = NDArray[np.bool_]
-
-TRIES, MAX_GUESSES = 5, 500
-"""Guesses in a row that change all wrong signs without fewer of them, and guesses in all."""
-
-CLOSE_CELL = 1e-7
-"""By how much of a measured value a cell's sign may be wrong; noise is far more."""
-
-SOLVED = 1e-12
-"""What may be left of a right side, relatively, when conjugate gradients end."""
-
-ROUNDING = 10
-"""Take no sign to be wrong within this many times what conjugate gradients leave: with hardly any
-noise many cells are at zero, to either side of it by rounding alone."""
-
-MAX_STEPS = 10
-"""Steps, a cell, that conjugate gradients take at most: one would do, but for rounding."""
-
-EVEN = 3e-4
-"""The weight of every cell beside the least weight of what was measured: it enters by its square,
-and decides only what was not measured."""
-
-EVENED = 3
-"""Solve this often, so that the weight of every cell is overruled where something was measured."""
-
-SOFT = 1e-12
-"""Added to the diagonal of Q: vertices may depend on one another."""
-
-CLOSE_VERTEX = 1e-9
-"""Standard errors by which a vertex's sign may be wrong."""
 
 
 def settled(guess: Mask, solve: Callable[[Mask], tuple[Floats, Floats]], close: float) -> Floats:

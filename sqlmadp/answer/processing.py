@@ -25,27 +25,13 @@ from numpy.typing import NDArray
 
 from sqlmadp.answer.integer_rounding import Tables, running_sums_rounded
 from sqlmadp.answer.nonnegative import NonNegative, OneTable, TableEstimate, largest
+from sqlmadp.answer.sizes import DRAWS, HEAVY, MAX_CELLS, MAX_ENTRIES, MAX_OF_ONE
 from sqlmadp.errors import UnfitPlanError
 from sqlmadp.solve.products import ProductEstimate, ProductSolution, solution_of
 from sqlmadp.solve.solution import Estimate, Solution
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
-
-MAX_CELLS = 2000
-"""Process several tables while they have at most this many cells in all."""
-
-MAX_OF_ONE = 50_000
-"""Process at most this many cells of a single table that holds all others."""
-
-MAX_ENTRIES = 2**24
-"""Write out products of at most this many numbers."""
-
-DRAWS = 60
-"""Simulated releases, for errors that are not known exactly."""
-
-HEAVY = 1e4
-"""Give whole counts this many times the weight of what was measured, so that they are met."""
 
 Fitted = Estimate | ProductEstimate | TableEstimate
 """Whatever answers rows."""

@@ -22,7 +22,8 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.answer.processing import DRAWS, Fitted, Processed, Processing, unit_noise
+from sqlmadp.answer.processing import Fitted, Processed, Processing, unit_noise
+from sqlmadp.answer.sizes import DRAWS, SHOWN_VALUES
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
 from sqlmadp.solve.column import NEGLIGIBLE
@@ -34,9 +35,6 @@ from sqlmadp.table.rows import Rows
 Sums = Sequence[tuple[Rows, sparse.csr_array]]
 """Sums of answers, one per row of every matrix: rows, and what each answer to them is multiplied
 by."""
-
-SHOWN = 5
-"""Values of a column that a message lists at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,8 +241,8 @@ def _told_together(asked: Partition, known: Partition, column: Column) -> list[s
         return []
     piece = known.pieces[cells.min()]
     members = np.flatnonzero(known.pieces == piece)
-    shown = ", ".join(column.describe(int(cell)) for cell in members[:SHOWN])
-    shown += ", ..." if len(members) > SHOWN else ""
+    shown = ", ".join(column.describe(int(cell)) for cell in members[:SHOWN_VALUES])
+    shown += ", ..." if len(members) > SHOWN_VALUES else ""
     if known.degrees[piece]:
         return [f"the release measures sums over the values {shown} of {column.name!r}, not each"]
     return [f"the release does not tell the values {shown} of {column.name!r} apart"]

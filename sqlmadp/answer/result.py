@@ -10,8 +10,6 @@ pyarrow, pandas and polars are imported when they are asked for and not before. 
 an Arrow stream too (``__arrow_c_stream__``), so libraries that know Arrow read it as it is.
 
 Every form can have the standard error and the 95% interval of each answer in columns of their own.
-The interval is the answer plus and minus 2.04 standard errors.  Single Laplace noise lies inside
-with probability 0.944, and a sum of many, which is nearly normal, with 0.959.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import msgspec
 
+from sqlmadp.answer.sizes import INTERVAL, SHOWN_ROWS
 from sqlmadp.errors import OperationalError
 from sqlmadp.sql.sandbox import quote
 
@@ -35,12 +34,6 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
-
-WITHIN = 2.04
-"""Standard errors on either side of an answer that a 95% interval takes in."""
-
-SHOWN_ROWS = 20
-"""Rows of a long table that are shown."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +227,7 @@ def interval(value: Any, error: float) -> tuple[float | None, float | None]:
     """Return the 95% interval of an answer; None where there is no answer or no error."""
     if value is None or math.isnan(error):
         return None, None
-    return float(value) - WITHIN * error, float(value) + WITHIN * error
+    return float(value) - INTERVAL * error, float(value) + INTERVAL * error
 
 
 def is_number(kind: str) -> bool:

@@ -20,10 +20,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from sqlmadp.answer.processing import DRAWS, Processing
+from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reader import Reader
 from sqlmadp.answer.reconstruct import Estimate, joint_scopes
 from sqlmadp.answer.result import Result, number
+from sqlmadp.answer.sizes import DRAWS
 from sqlmadp.bind.bind import Binder, BoundQuery
 from sqlmadp.errors import (
     Error,

@@ -19,7 +19,7 @@ from sqlmadp.errors import NotSupportedError, SqlError, UnforeseenError
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.private import Ledger
-from sqlmadp.release import release, trial
+from sqlmadp.release import release
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.history import History
 from sqlmadp.release.trial import prepare
@@ -403,7 +403,7 @@ class TestAllAtOnce:
         assert spent(plans) == 0
 
     def test_what_cannot_be_selected_for_names_a_statement(self, plans, monkeypatch):
-        monkeypatch.setattr(trial, "select", _never)
+        monkeypatch.setattr(History, "select", _never)
         path = plans.write({"alice": TOTAL, "bob": "SELECT sex, COUNT(*) FROM visits GROUP BY sex"})
         with pytest.raises(SqlError, match="too many combinations") as caught:
             Plan.open(path).release()
@@ -426,7 +426,7 @@ class TestUnforeseen:
 
     @pytest.fixture
     def broken(self, plans, monkeypatch):
-        monkeypatch.setattr(release, "find_base", _broken)
+        monkeypatch.setattr(release, "find_history", _broken)
         return plans.write({"alice": self.SECRET})
 
     def test_the_command_line_shows_a_report_and_no_traceback(self, broken):
