@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
-from sqlmadp.cli import audit, experiment, init, ledger, plan, query, release, report, schema
+from sqlmadp.cli import experiment, files, ledger, plan, query, release
 from sqlmadp.cli.options import INTERRUPTED, remember
 from sqlmadp.errors import Error, unforeseen
 
@@ -109,8 +109,8 @@ def _with_debug(command: click.Command) -> None:
 
 
 _COMMANDS: tuple[click.Command, ...] = (
-    *(init.init, plan.check, plan.plan, query.staged, release.release, query.query),
-    *(report.report, ledger.ledger, audit.audit, experiment.experiment, schema.schema),
+    *(files.init, plan.check, plan.plan, query.staged, release.release, query.query),
+    *(release.report, ledger.ledger, experiment.audit, experiment.experiment, files.schema),
 )
 for _command in _COMMANDS:
     _with_debug(_command)

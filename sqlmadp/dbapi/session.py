@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,7 +74,6 @@ class Session:
         self._me()
         self._binder = Binder(domain_of(self._plan), self._plan.limits)
         self._desk = Desk(self._plan.limits)
-        self._results = Results()
         self._previews: dict[tuple[str, ...], _Preview] = {}
         self.queries()
         self.look()
@@ -135,11 +133,7 @@ class Session:
 
     def answer(self, statement: Statement) -> Result:
         """Return the rows of any statement that the release supports."""
-        known = self._results.get(statement.key)
-        if known is None:
-            known = self._released().answer(statement, self.analyst)
-            self._results.put(statement.key, known)
-        return known
+        return self._released().answer(statement, self.analyst)
 
     def is_handed_in(self, statement: Statement) -> bool:
         """Return whether the analyst has handed in a statement, under any name."""
@@ -357,33 +351,3 @@ def probed(text: str, tables: Mapping[str, tuple[tuple[str, str, bool], ...]]) -
         if table.casefold() == name.casefold():
             return Result(tuple((column, kind) for column, kind, _ in columns), (), {})
     return None
-
-
-MOST_RESULTS = 1000
-MOST_ROWS = 200_000
-"""Results and rows that are kept; those not asked for longest go first."""
-
-
-class Results:
-    """The results asked for last, by the dialect and text of their statements."""
-
-    def __init__(self) -> None:
-        self._results: OrderedDict[tuple[str, str], Result] = OrderedDict()
-        self._rows = 0
-
-    def get(self, key: tuple[str, str]) -> Result | None:
-        """Return the rows of a statement, if they are kept."""
-        if key not in self._results:
-            return None
-        self._results.move_to_end(key)
-        return self._results[key]
-
-    def put(self, key: tuple[str, str], result: Result) -> None:
-        """Keep the rows of a statement, and forget others as far as needed."""
-        if len(result) > MOST_ROWS:
-            return
-        self._results[key] = result
-        self._rows += len(result)
-        while len(self._results) > MOST_RESULTS or self._rows > MOST_ROWS:
-            _, forgotten = self._results.popitem(last=False)
-            self._rows -= len(forgotten)

@@ -53,6 +53,9 @@ MAX_ROW_SUM = 2**46
 MAX_ANSWER = 2**62
 MOST_RECORDS = 2**30
 """With at most this many records no answer is held back at `MAX_ANSWER`."""
+MAX_UNITS = 2**84
+"""The most units of a block.  A product of steps is below it, so the sum over 2^42 records is below
+2^126, which the integers of every engine hold; two wide columns, both squared, are below it too."""
 FINE = 2**12
 """Round sums down only to units of which a record has this many times as many as vertices that it
 touches; the noise then grows by less than one part in as many."""
@@ -148,7 +151,7 @@ def _checked(block: Rows, domain: Domain) -> Rows:
         copy = Rows(scope, parts, 0, matrix)
     coarse, units = coarseness(copy), _units(copy)
     _require(
-        units < MAX_ANSWER and (coarse == 1 or units // coarse >= FINE * _touched(copy)),
+        units < MAX_UNITS and (coarse == 1 or units // coarse >= FINE * _touched(copy)),
         f"the answers of a block over {scope} would exceed 2^62 for 2^30 records: its entries "
         "and the steps of its columns are too large together",
     )

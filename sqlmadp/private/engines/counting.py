@@ -28,7 +28,7 @@ Guarantee  Adding or removing one record that is counted changes one group of ev
            cell's steps.  Adding or removing one unit changes whether at most
            ``domain.records_per_unit`` records are counted, all of them its own.
 Requires   Catalogue checked against the domain; keys of the domain.
-Numerics   Exact: products of steps are below 2^62, and are added up in wider integers.  Reals are
+Numerics   Exact: products of steps are below 2^84, and are added up in 126 bits or more.  Reals are
            compared as the 64-bit floating-point numbers they are stored as (or cast to); a
            comparison does not round.
 """

@@ -14,7 +14,7 @@ use, so with many columns fewer scopes are batched.
 Guarantee  Every scope is part of the scope that is counted for it.  Keys and batches follow from
            the schema and the blocks, never from a record; so does the bound `answer_bytes`.
 Requires   Partitions that `blocks.checked_blocks` let through.
-Numerics   Exact integers.  Steps times cells, and products of steps, stay below 2^62.
+Numerics   Exact integers.  Steps times cells stay below 2^62, and products of steps below 2^84.
 """
 
 from __future__ import annotations
