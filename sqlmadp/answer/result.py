@@ -28,7 +28,7 @@ import msgspec
 
 from sqlmadp.answer.sizes import INTERVAL, SHOWN_ROWS
 from sqlmadp.errors import OperationalError
-from sqlmadp.sql.sandbox import quote
+from sqlmadp.sql.tree import quote
 
 if TYPE_CHECKING:
     import pandas

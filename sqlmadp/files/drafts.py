@@ -15,6 +15,7 @@ from datetime import date
 from pathlib import Path
 
 from sqlmadp.errors import InputError, Problem, SourceError
+from sqlmadp.files import NOTED_VALUES
 from sqlmadp.files.schema import read_schema
 from sqlmadp.files.toml import dotted, show
 from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn, open_engine
@@ -23,9 +24,6 @@ from sqlmadp.private.engines.trusted_values import MOST_VALUES, Values, kind_of_
 from sqlmadp.sql.constraints import Allowed, checked
 from sqlmadp.table.csv_format import CsvFormat
 from sqlmadp.table.domain import Domain, Value
-
-SHOWN = 5
-"""Values that a note lists."""
 
 _HEAD = """\
 # Which values may exist, and who is protected.  Declare what you know without looking at the
@@ -250,13 +248,13 @@ def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Pro
             known: set[object] = set(column.values)
             others += [repr(value) for value in allowed.values or () if value not in known]
         if others:
-            more = ", ..." if len(others) > SHOWN else ""
+            more = ", ..." if len(others) > NOTED_VALUES else ""
             found.append(
                 Problem(
                     file=engine.location,
                     code="complete-column",
-                    message=f"{column.name!r} may be {', '.join(others[:SHOWN])}{more} and is "
-                    "declared complete",
+                    message=f"{column.name!r} may be {', '.join(others[:NOTED_VALUES])}{more} and "
+                    "is declared complete",
                     hint="A record that has it is counted nowhere. Take complete = true out of "
                     "the schema, or let the table's constraints exclude it.",
                 )

@@ -70,16 +70,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlmadp.errors import SchemaError
+from sqlmadp.files import LARGEST_COLUMN, LARGEST_STEP, MOST_DECIMALS, MOST_RECORDS
 from sqlmadp.files.public_tables import read_public
 from sqlmadp.files.toml import Table, TomlFile, dotted, is_name, show, suggest
 from sqlmadp.table.domain import ORDERED, Column, ColumnType, Domain, Neighbours, Outside, Unit
-
-LARGEST_COLUMN = 2**24
-"""The most values that a column of integers, or of numbers with declared decimals, may have."""
-
-MOST_DECIMALS = 9
-LARGEST_STEP = 2**50
-"""The most steps of the last decimal from 0: beyond, floating-point numbers round to others."""
 
 SECONDS = {"hour": 3600, "minute": 60, "second": 1}
 """How finely a timestamp column may be read."""
@@ -351,10 +345,6 @@ def _real(value: object) -> float | None:
         return float(value) if math.isfinite(value) else None
     except OverflowError:  # An integer beyond the largest DOUBLE.
         return None
-
-
-MOST_RECORDS = 1_000_000
-"""The most records that a unit may own: the noise grows with them."""
 
 
 def read_neighbours(root: Table) -> Neighbours:

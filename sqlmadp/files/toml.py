@@ -23,12 +23,10 @@ from functools import cached_property
 from pathlib import Path
 
 from sqlmadp.errors import InputError, Problem
+from sqlmadp.files import TOML_DEPTH
 
 Key = tuple[str, ...]
 """A key with the tables around it: ``("columns", "age", "max")``."""
-
-_DEPTH = 4
-"""Lines are kept for keys up to here: beyond any allowed key, and short of deep recursion."""
 
 
 class TomlFile:
@@ -270,7 +268,7 @@ def _statements(lines: list[str]) -> Iterator[tuple[int, Key, list[Key]]]:
 def _keys(tree: Mapping[str, object], around: Key) -> Iterator[Key]:
     for name, value in tree.items():
         yield (*around, name)
-        if isinstance(value, dict) and len(around) < _DEPTH:
+        if isinstance(value, dict) and len(around) < TOML_DEPTH:
             yield from _keys(value, (*around, name))
 
 

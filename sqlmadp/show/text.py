@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from sqlmadp.answer.result import Result, TextTable, is_number, number, shown, visible
+from sqlmadp.answer.result import Result, TextTable, number, visible
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.mechanism.fairness import AT_CAP, Cap
@@ -27,9 +27,7 @@ from sqlmadp.release.certificate import TINY, Accuracy, Certificate
 from sqlmadp.release.check import most_seconds
 from sqlmadp.release.preview import DryRun, Previews
 from sqlmadp.release.release import Release, Results
-
-WIDEST = 400
-"""Columns of a table that is not shown on a terminal: nothing is cut off in a file."""
+from sqlmadp.show import GAP, WIDEST
 
 
 def console() -> Console:
@@ -239,7 +237,7 @@ def show_certificate(certificate: Certificate) -> None:
 
 def show_result(result: Result) -> None:
     """Print one query's rows, and what is to be said about them."""
-    _result_table(result).show(console())
+    Grid.of(result.table(limit=None)).show(console())
     for note in result.notes:
         console().print(f"note: {note}", markup=False, soft_wrap=True)
 
@@ -263,24 +261,6 @@ def show_meaning(release: Release) -> None:
     """Print what stated errors mean, if answers are processed further."""
     if (meaning := release.processing.meaning) is not None:
         console().print(meaning, soft_wrap=True)
-
-
-def _result_table(result: Result) -> Grid:
-    headers: list[Header] = []
-    for name, kind in result.columns:
-        headers.append(Header(name, right=is_number(kind)))
-        if name in result.rmse:
-            headers.append(Header("±", right=True, joined=True))
-    table = Grid(headers)
-    for place, row in enumerate(result.rows):
-        cells = []
-        for (name, _), value in zip(result.columns, row, strict=True):
-            error = result.rmse[name][place] if name in result.rmse else None
-            cells.append(shown(value, error))
-            if error is not None:
-                cells.append(number(error))
-        table.add(*cells)
-    return table
 
 
 def show_dry_run(found: DryRun) -> None:
@@ -328,10 +308,6 @@ def show_ledger(ledger: Ledger) -> None:
     screen.print(f"head {ledger.head}", soft_wrap=True)
 
 
-GAP = 2
-"""Blanks between two columns."""
-
-
 @dataclass(frozen=True)
 class Header:
     """The head of one column."""
@@ -354,8 +330,8 @@ class Grid:
 
     @classmethod
     def of(cls, table: TextTable) -> Grid:
-        """Return a grid of all rows of a table."""
-        grid = cls([Header(title, right) for title, right in table.headers])
+        """Return a grid of all rows of a table, in which an error stays beside its answer."""
+        grid = cls([Header(title, right, title == "±") for title, right in table.headers])
         for row in table.rows:
             grid.add(*row)
         return grid

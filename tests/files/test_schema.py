@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlmadp.errors import SchemaError
-from sqlmadp.files.schema import LARGEST_COLUMN, read_schema
+from sqlmadp.files import LARGEST_COLUMN
+from sqlmadp.files.schema import read_schema
 from sqlmadp.table.domain import ORDERED, Column, Domain
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"

@@ -26,6 +26,7 @@ from sqlmadp.errors import NotSupportedError
 from sqlmadp.files.analysts import no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.private import Ledger
+from sqlmadp.private.ledger import Charge
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import Accuracy, Certificate
 from sqlmadp.release.history import History, history_of
@@ -52,18 +53,6 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Charge:
-    """One charge of the ledger."""
-
-    time: str
-    epsilon: Fraction
-    analysts: tuple[str, ...]
-    """Empty where the reader may not know."""
-    this: bool
-    """Whether it paid for the release that the report is about."""
-
-
-@dataclass(frozen=True)
 class Content:
     """Everything that a report shows."""
 
@@ -84,6 +73,7 @@ class Content:
     """What the release would be charged: epsilon, or the late analysts' part if some join late."""
     budget: Fraction
     charges: tuple[Charge, ...]
+    """Those of the ledger, without analysts where the reader may not know them."""
     head: str | None
     """The last hash of the ledger's chain, once there is one."""
     made: bool
@@ -123,7 +113,7 @@ class Content:
     @property
     def released(self) -> Charge | None:
         """The charge of this release, once it is made."""
-        return next((charge for charge in self.charges if charge.this), None)
+        return next((each for each in self.charges if each.release == self.release_id), None)
 
 
 def gather(
@@ -254,15 +244,9 @@ def _ledger(asked: BoundPlan, reader: str | None) -> tuple[tuple[Charge, ...], s
     if not plan.ledger_path.exists() and plan.head is None:
         return (), None
     with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
-        charges = tuple(
-            Charge(
-                time=each.time,
-                epsilon=each.epsilon,
-                analysts=each.analysts if reader is None else (),
-                this=each.release == asked.release_id,
-            )
-            for each in ledger.charges
-        )
+        charges = ledger.charges
+        if reader is not None:
+            charges = tuple(replace(each, analysts=()) for each in charges)
         return charges, ledger.head
 
 

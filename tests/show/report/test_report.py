@@ -16,9 +16,10 @@ from show.report.hostile import ALIAS, ANALYST, COMMENT, VALUE
 from sqlmadp.cli import main
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
+from sqlmadp.show import MAX_CSV_BYTES
 from sqlmadp.show.report import write_report
 from sqlmadp.show.report.content import gather, weight
-from sqlmadp.show.report.markup import MAX_CSV_BYTES, Markup, download, element
+from sqlmadp.show.report.markup import Markup, download, element
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 
