@@ -134,9 +134,9 @@ def p_identity(gram: Floats, classes: Integers, *, alone: bool = True) -> Floats
     Not ``alone``, many rows are searched for only briefly: they are moved again with those of the
     other blocks if they are worth it.
     """
-    gram = gram / np.trace(gram)
-    if not np.abs(gram - np.diag(np.diag(gram))).max() > 0:
+    if not np.abs(gram - np.diag(np.diag(gram))).max() > 0:  # Tiny squares may vanish, too.
         return np.zeros((0, len(classes)))
+    gram = gram / np.trace(gram)
     # Everyone but one asks much the same as everyone: most scopes are searched for only once.
     key = hashlib.sha256(gram.tobytes() + classes.tobytes() + bytes([alone])).digest()
     if key not in _found:
