@@ -34,7 +34,7 @@ from sqlmadp.release.explain import explain_statement
 from sqlmadp.release.release import Release, find, select
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.release.trial import try_statement
-from sqlmadp.show.progress import Report, told
+from sqlmadp.show.progress import Report, shown_progress
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
 
@@ -247,7 +247,7 @@ class Session:
         if release is not None:
             return release.certificate.only(self.analyst)
         asked = self._forecast(staged).asked
-        with told(self._progress, 1) as report:
+        with shown_progress(self._progress, 1) as report:
             found = certify(
                 asked, progress=lambda done, total: report(f"certifying: {done} of {total}")
             )
@@ -293,7 +293,7 @@ class Session:
         added = new_statements([*staged, *last], self._own())
         key = tuple(statement.text for statement in added)
         if key not in self._forecasts:
-            with told(self._progress, 2) as report:
+            with shown_progress(self._progress, 2) as report:
                 report("binding statements")
                 asked = self._sound({self.analyst: added})
                 self._forecasts = {key: _forecast(asked, self.analyst, report)}
