@@ -27,8 +27,8 @@ from sqlmadp.sql.sandbox import (
     interrupted,
     load_public,
     locked_connection,
-    quote,
 )
+from sqlmadp.sql.tree import quote
 from sqlmadp.table.rows import Rows
 
 Matrix = NDArray[np.float64]

@@ -34,7 +34,7 @@ from sqlmadp.sql.hints import undeclared_values
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.read import Reading, deep_recursion
 from sqlmadp.sql.resolve import Resolved
-from sqlmadp.sql.sandbox import ResultColumns, explain, quote
+from sqlmadp.sql.sandbox import ResultColumns, explain
 from sqlmadp.sql.split import Divided, divide
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Made, Node, column_names, parts_of, span, text
@@ -113,9 +113,7 @@ def _bind_each(
                 _require_cuts(resolved, statement, evaluator)
             parts[place] = divided, columns
         except SqlError as error:
-            problems[place] = tuple(
-                _with_quotes(problem, statement, evaluator.domain) for problem in error.problems
-            )
+            problems[place] = error.problems
     _prepare([divided for divided, _ in parts.values()], evaluator)
     for place, (divided, columns) in parts.items():
         try:
@@ -317,21 +315,6 @@ def _evaluate(
 
 MOST_STATEMENTS = 1000
 """Statements bound in one sandbox, which remembers a little of each."""
-
-
-def _with_quotes(problem: Problem, statement: Statement, domain: Domain) -> Problem:
-    """Return a mistake in the syntax with the names that lack double quotes, if any do."""
-    if problem.code != "syntax" or problem.hint:
-        return problem
-    declared = [domain.table, *(column.name for column in domain.columns)]
-    text = statement.text.casefold()
-    missing = [
-        quote(name)
-        for name in (*declared, *(table.name for table in domain.public))
-        if not name.isidentifier() and name.casefold() in text.replace(quote(name).casefold(), "")
-    ]
-    hint = f"Such names are written in double quotes: {', '.join(missing)}." if missing else ""
-    return replace(problem, hint=hint)
 
 
 class Binder:

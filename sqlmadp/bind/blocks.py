@@ -40,9 +40,8 @@ from sqlmadp.bind.products import Term
 from sqlmadp.sql.aggregates import Aggregate, Piece
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.resolve import Resolved
-from sqlmadp.sql.sandbox import quote
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.tree import Node, call_of, column_names, span, text
+from sqlmadp.sql.tree import Node, call_of, column_names, quote, span, text
 from sqlmadp.table.joint import joint_name
 from sqlmadp.table.partition import Floats, Integers, Partition
 from sqlmadp.table.rows import Rows, row_major_strides

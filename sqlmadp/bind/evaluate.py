@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from sqlmadp.bind.groups import Factor, Integers, TooManyCellsError
 from sqlmadp.bind.products import Terms, terms_of
 from sqlmadp.sql.limits import DEFAULT, Limits
-from sqlmadp.sql.sandbox import Sandbox, TooSlowError, explain, quote
-from sqlmadp.sql.tree import Node, column_names, text
+from sqlmadp.sql.sandbox import Sandbox, TooSlowError, explain
+from sqlmadp.sql.tree import Node, column_names, quote, text
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import row_major_strides

@@ -32,9 +32,8 @@ from sqlmadp import errors
 from sqlmadp.answer.result import Result
 from sqlmadp.dbapi.cursor import Answered, Cursor, Executed, Pending
 from sqlmadp.dbapi.session import Session, probed
-from sqlmadp.errors import InterfaceError, NotSupportedError, ProgrammingError
+from sqlmadp.errors import InterfaceError, NotSupportedError, ProgrammingError, reporting
 from sqlmadp.files.plan import Plan
-from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.certificate import Certificate
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import (
@@ -249,7 +248,7 @@ class Connection:
     def certificate(self) -> Certificate:
         """This analyst's certificate.
 
-        Before the release it is a forecast from the statements handed in so far and those staged
+        Before the release it is a preview from the statements handed in so far and those staged
         on this connection, and computing it can take minutes.
         """
         return self._open().certificate(self._staged)

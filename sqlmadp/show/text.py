@@ -62,10 +62,10 @@ def show_previews(previews: Previews) -> None:
         f"{', '.join(previews)}. Nothing is spent and no record is read.",
         markup=False,
     )
-    if (base := previews.base) is not None:
-        new, charge = ", ".join(base.newcomers(asked.plan)), base.epsilon(asked.plan)
+    if history := previews.history:
+        late, charge = ", ".join(history.late(asked.plan)), history.epsilon(asked.plan)
         screen.print(
-            f"This adds {new} to the release of {base.time}: what was measured stays, and the "
+            f"This adds {late} to the release of {history.time}: what was measured stays, and the "
             f"charge is epsilon {charge}.",
             markup=False,
         )

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
+from sqlmadp.sql import hints
 from sqlmadp.sql.check import QUERIES, ExpressionChecker, has_only_known_arguments
 from sqlmadp.sql.growth import check_growth
 from sqlmadp.sql.limits import Limits, advice
@@ -50,12 +51,14 @@ class SelectChecker(ExpressionChecker):
         self.aliases = set(aliases)
         if node.args.get("qualify") is not None:
             self.refuse("window", "QUALIFY over records would look at single records")
-        if node.args.get("limit") is not None or node.args.get("offset") is not None:
+        limit = node.args.get("limit") or node.args.get("offset")
+        if limit is not None:
             self.refuse(
                 "limit-records",
                 "LIMIT over records keeps some of them by their order, "
                 "which depends on other records",
-                "LIMIT the groups of an aggregate instead.",
+                f"LIMIT groups instead: {hints.counts(self.domain)} LIMIT 2.",
+                span(limit),
             )
         where = node.args["where"].this if node.args.get("where") else None
         for item in (*node.expressions, where):

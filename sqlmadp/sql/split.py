@@ -31,6 +31,9 @@ from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Node, Span, binary, conjunction, rebuild, span
 from sqlmadp.table.domain import Domain
 
+_SAMPLED = "sampling is not supported: it is not the same every time"
+_ALL_RECORDS = "Leave it out: all records are counted."
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -106,11 +109,13 @@ class _Divider(SelectChecker):
 
     def _is_supported(self, node: Node) -> bool:
         if node.args.get("sample"):
-            self.refuse("sample", "sampling is not supported: it is not the same every time")
+            self.refuse("sample", _SAMPLED, _ALL_RECORDS)
         elif isinstance(node, exp.Query) and has_only_known_arguments(node, QUERIES):
             return True
         elif node.args.get("pivots"):
-            self.refuse("pivot", "PIVOT is not supported", hints.pivoted(self.domain))
+            self.refuse(
+                "pivot", "PIVOT is not supported", hints.pivoted(self.domain, self.statement.text)
+            )
         else:
             self.refuse("syntax", "this form of query is not supported")
         return False
@@ -300,11 +305,14 @@ class _Divider(SelectChecker):
         """Return the source that one table of a FROM clause is; None if it has mistakes."""
         at = span(table)
         if table.args.get("sample") or isinstance(table, exp.TableSample):
-            self.refuse(
-                "sample", "sampling is not supported: it is not the same every time", "", at
-            )
+            self.refuse("sample", _SAMPLED, _ALL_RECORDS, at)
         elif table.args.get("pivots"):
-            self.refuse("pivot", "PIVOT is not supported", hints.pivoted(self.domain), at)
+            self.refuse(
+                "pivot",
+                "PIVOT is not supported",
+                hints.pivoted(self.domain, self.statement.text),
+                at,
+            )
         elif isinstance(table, exp.Table) and isinstance(table.this, exp.Func):
             self.refuse(
                 "table-function", "table functions are not supported", self._known_tables(), at
@@ -454,7 +462,7 @@ class _Divider(SelectChecker):
                 "join",
                 f"every record would meet every row of {public.table.name!r}",
                 f"Say in the join which row belongs to a record. {self._join_hint}",
-                None,
+                span(join),
             )
             return None
         return conjunction(terms)

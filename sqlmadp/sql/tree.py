@@ -209,6 +209,11 @@ def call_of(node: Node) -> Call | None:
 # Making.
 
 
+def quote(name: str) -> str:
+    """Return a name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def column(*names: str) -> exp.Column:
     """Return a reference to a column."""
     *qualifiers, name = (exp.to_identifier(part, quoted=True) for part in names)

@@ -87,8 +87,7 @@ def raw():
 
 @pytest.fixture(scope="module")
 def reader():
-    types = {column.name: column.sql_type for column in DOMAIN.columns}
-    return Reader(locked_connection(), DEFAULT, types)
+    return Reader(locked_connection(), DEFAULT, DOMAIN)
 
 
 def read(reader, sql: str) -> Reading | SqlError:
