@@ -48,7 +48,7 @@ class Limits:
     """Entries of all queries of a plan together."""
     cuts: int = 10_000
     """Places at which all statements together may cut one real column."""
-    seconds: int = 2
+    seconds: int = 1
     """CPU seconds that evaluating one expression over declared values may take."""
     outer_seconds: int = 20
     """CPU seconds that the SQL around the private blocks may take."""

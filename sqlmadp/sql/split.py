@@ -27,7 +27,7 @@ from sqlmadp.sql.names import Field, Public, Records, declared, resolved
 from sqlmadp.sql.resolve import PENDING, Resolved, Resolver
 from sqlmadp.sql.sandbox import Sandbox
 from sqlmadp.sql.selects import SelectChecker, with_parts
-from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.statements import RefusedError, Statement
 from sqlmadp.sql.tree import Node, Span, binary, conjunction, rebuild, span
 from sqlmadp.table.domain import Domain
 
@@ -250,7 +250,6 @@ class _Divider(SelectChecker):
         resolver = Resolver(
             node,
             source,
-            self.statement,
             f"__block{number}",
             lambda subquery: self._subquery(subquery, ctes),
             limits=self._limits,
@@ -259,8 +258,8 @@ class _Divider(SelectChecker):
         self._blocks.append(PENDING)
         try:
             found = resolver.resolve(names, top=top)
-        except SqlError as error:
-            self._late.extend(error.problems)
+        except RefusedError as error:
+            self._late.extend(error.of(self.statement).problems)
             return exp.Select()
         for part in (*found.predicates(), *found.keys, *found.values()):
             check_growth(part, self)  # With names replaced by what they stand for.
@@ -435,7 +434,7 @@ class _Divider(SelectChecker):
         if condition is None:
             return None
         folded = {name.casefold() for name in using}
-        return public.joined(records, kind, condition, using=folded, place=place, at=self._joined)
+        return public.joined(records, kind, condition, using=folded, place=join, at=self._joined)
 
     def _condition(
         self, join: exp.Join, records: Records, public: Public, using: list[str]
