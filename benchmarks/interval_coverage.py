@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.answer.result import WITHIN
+from sqlmadp.answer.sizes import INTERVAL
 from sqlmadp.bind.bind import bind_all
 from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.mechanism import mechanism
@@ -92,7 +92,7 @@ def main() -> None:
         estimate = solution.estimate(noisy)
         for number, (_, rows) in enumerate(asking):
             answers = np.rint(estimate.answers(rows))
-            inside[number] += np.abs(answers - truths[number]) <= WITHIN * errors[number]
+            inside[number] += np.abs(answers - truths[number]) <= INTERVAL * errors[number]
     for (name, rows), found in zip(asking, inside, strict=True):
         share = found / releases
         scope = " x ".join(rows.scope) or "the total"

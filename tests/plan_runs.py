@@ -23,8 +23,8 @@ from plan_generator import MECHANISMS, Statement, World, toml
 
 import sqlmadp
 from sqlmadp.answer.errors import result_of
-from sqlmadp.answer.processing import Processing
-from sqlmadp.answer.reconstruct import Sums, laplace
+from sqlmadp.answer.processing import Processing, laplace
+from sqlmadp.answer.reconstruct import Sums
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
 from sqlmadp.bind.bind import bind_each, cuts

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlmadp.bind.resolve import Resolved
 from sqlmadp.sql.limits import COLUMN_TEXT, GATHERED_TEXT, LONGEST_TEXT, MATCHING_STEPS
+from sqlmadp.sql.statements import RefusedError
 from sqlmadp.sql.tree import Node, call_of, children, constant, is_constant, is_star
 from sqlmadp.table.domain import Domain
 
@@ -48,103 +48,82 @@ _OPERATORS: dict[type[exp.Expr], str] = {
 }
 
 
-@dataclass(frozen=True)
-class Overgrown:
-    """An expression that could make very long text or take very many steps."""
-
-    node: Node
-    code: str
-    message: str
-    hint: str
-
-
-def overgrown(tree: Node, blocks: Iterable[Resolved], domain: Domain) -> Overgrown | None:
-    """Return the first expression of a statement over its blocks that could; None if none does."""
-    found = _Growth()
+def check_growth(tree: Node, blocks: Iterable[Resolved], domain: Domain) -> None:
+    """Refuse a statement over its blocks that could make very long text or take very long."""
     column = answers = _longest_value(domain)
     for block in blocks:
         for part in (*block.predicates(), *block.values()):
-            found.length(part, column)
-        answers = max([answers, *(found.length(key, column) for key in block.keys)])
-    found.query(tree, answers, {})
-    return found.first
+            _length(part, column)
+        answers = max([answers, *(_length(key, column) for key in block.keys)])
+    _query(tree, answers, {})
 
 
-class _Growth:
-    """Works out how long things can get, and remembers the first that gets too long."""
+def _query(node: Node, answers: float, ctes: Mapping[str, float]) -> float:
+    """Return how many characters the longest column of a query over answers can have."""
+    known = dict(ctes)
+    given = node.args.get("with_")
+    for cte in given.expressions if given is not None else ():
+        known[cte.alias.casefold()] = _query(cte.this, answers, known)
+    if isinstance(node, exp.SetOperation):
+        return max(_query(side, answers, known) for side in (node.this, node.expression))
+    if isinstance(node, exp.Table):
+        own = known.get(node.name.casefold(), answers)
+    elif isinstance(node, exp.Subquery) and node.this is not None:
+        own = _query(node.this, answers, known)
+    else:
+        own = answers
+    reads = node.args.get("from_")
+    joins = node.args.get("joins") or ()
+    tables = [] if reads is None else [reads.this]
+    here = max(
+        [own, *(_query(each.this, answers, known) for each in joins)]
+        + [_query(table, answers, known) for table in tables]
+    )
+    if not isinstance(node, exp.Select):
+        return here
+    inner = [query for part in node.iter_expressions() for query in _queries(part)]
+    here = max([here, *(_query(query, answers, known) for query in inner)])
+    aliases: dict[str, float] = {}
+    for item in node.expressions:
+        made = _length(item.unalias(), here, aliases)
+        aliases[item.alias.casefold()] = made
+    conditions = [join.args["on"] for join in joins if join.args.get("on") is not None]
+    for clause in (*(node.args.get(name) for name in _CLAUSES), *conditions):
+        if clause is not None:
+            _length(clause, here, aliases)
+    return max([here, *aliases.values()])
 
-    def __init__(self) -> None:
-        self.first: Overgrown | None = None
 
-    def query(self, node: Node, answers: float, ctes: Mapping[str, float]) -> float:
-        """Return how many characters the longest column of a query over answers can have."""
-        known = dict(ctes)
-        given = node.args.get("with_")
-        for cte in given.expressions if given is not None else ():
-            known[cte.alias.casefold()] = self.query(cte.this, answers, known)
-        if isinstance(node, exp.SetOperation):
-            return max(self.query(side, answers, known) for side in (node.this, node.expression))
-        if isinstance(node, exp.Table):
-            own = known.get(node.name.casefold(), answers)
-        elif isinstance(node, exp.Subquery) and node.this is not None:
-            own = self.query(node.this, answers, known)
-        else:
-            own = answers
-        reads = node.args.get("from_")
-        joins = node.args.get("joins") or ()
-        tables = [] if reads is None else [reads.this]
-        here = max(
-            [own, *(self.query(each.this, answers, known) for each in joins)]
-            + [self.query(table, answers, known) for table in tables]
+def _length(node: Node, column: float, aliases: Mapping[str, float] | None = None) -> float:
+    """Return how many characters an expression can have; a column's values have ``column``."""
+    if is_constant(node):
+        return len(constant(node))
+    if isinstance(node, exp.Column):
+        return (aliases or {}).get(node.name.casefold(), column)
+    if isinstance(node, exp.Query) or is_star(node):
+        return column
+    parts = {id(child): _length(child, column, aliases) for child in children(node)}
+    if isinstance(node, exp.Window):
+        return _length(node.this, column, aliases)
+    call = call_of(node)
+    name = _OPERATORS.get(type(node), "" if call is None else call.name)
+    operands = children(node) if call is None else list(call.arguments)
+    lengths = [parts.get(id(operand), 0.0) for operand in operands]
+    made = _made(name, operands, lengths)
+    if name in _GROWING and made > LONGEST_TEXT:
+        message = f"{name} could make text of more than {LONGEST_TEXT:,} characters"
+        raise RefusedError(
+            "too-long-text", message, hint="Use smaller constants, or fewer parts.", node=node
         )
-        if not isinstance(node, exp.Select):
-            return here
-        inner = [query for part in node.iter_expressions() for query in _queries(part)]
-        here = max([here, *(self.query(query, answers, known) for query in inner)])
-        aliases: dict[str, float] = {}
-        for item in node.expressions:
-            made = self.length(item.unalias(), here, aliases)
-            aliases[item.alias.casefold()] = made
-        conditions = [join.args["on"] for join in joins if join.args.get("on") is not None]
-        for clause in (*(node.args.get(name) for name in _CLAUSES), *conditions):
-            if clause is not None:
-                self.length(clause, here, aliases)
-        return max([here, *aliases.values()])
-
-    def length(
-        self, node: Node, column: float, aliases: Mapping[str, float] | None = None
-    ) -> float:
-        """Return how many characters an expression can have; a column's values have ``column``."""
-        if is_constant(node):
-            return len(constant(node))
-        if isinstance(node, exp.Column):
-            return (aliases or {}).get(node.name.casefold(), column)
-        if isinstance(node, exp.Query) or is_star(node):
-            return column
-        parts = {id(child): self.length(child, column, aliases) for child in children(node)}
-        if isinstance(node, exp.Window):
-            return self.length(node.this, column, aliases)
-        call = call_of(node)
-        name = _OPERATORS.get(type(node), "" if call is None else call.name)
-        operands = children(node) if call is None else list(call.arguments)
-        lengths = [parts.get(id(operand), 0.0) for operand in operands]
-        made = _made(name, operands, lengths)
-        if name in _GROWING and made > LONGEST_TEXT:
-            message = f"{name} could make text of more than {LONGEST_TEXT:,} characters"
-            self.refuse("too-long-text", message, "Use smaller constants, or fewer parts.", node)
-        if name in _GATHERED and any(each > max(GATHERED_TEXT, column) for each in lengths[:1]):
-            message = f"{name} would gather text of more than {GATHERED_TEXT:,} characters per row"
-            hint = "Shorten what is put together, for example with left(..., 100)."
-            self.refuse("too-long-text", message, hint, node)
-        if _steps(name, operands, lengths) > MATCHING_STEPS:
-            message = f"{name} could take more than {MATCHING_STEPS:,} steps on one value"
-            hint = "Use fewer wildcards, or contains(), starts_with() and ends_with()."
-            self.refuse("slow-pattern", message, hint, node)
-        return made
-
-    def refuse(self, code: str, message: str, hint: str, node: Node) -> None:
-        """Remember what is too much, unless something else was found before."""
-        self.first = self.first or Overgrown(node, code, message, hint)
+    if name in _GATHERED and any(each > max(GATHERED_TEXT, column) for each in lengths[:1]):
+        message = f"{name} would gather text of more than {GATHERED_TEXT:,} characters per row"
+        hint = "Shorten what is put together, for example with left(..., 100)."
+        raise RefusedError("too-long-text", message, hint=hint, node=node)
+    if _steps(name, operands, lengths) > MATCHING_STEPS:
+        message = f"{name} could take more than {MATCHING_STEPS:,} steps on one value"
+        hint = "Use fewer wildcards, or contains(), starts_with() and ends_with()."
+        raise RefusedError("slow-pattern", message, hint=hint, node=node)
+    return made
 
 
 def _queries(node: Node) -> list[Node]:

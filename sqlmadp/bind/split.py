@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlmadp.bind.growth import overgrown
+from sqlmadp.bind.growth import check_growth
 from sqlmadp.bind.resolve import PENDING, Resolved, Resolver
 from sqlmadp.bind.selects import SelectChecker, with_parts
 from sqlmadp.errors import Problem, SqlError
@@ -27,7 +27,7 @@ from sqlmadp.sql.check import QUERIES, has_only_known_arguments
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.names import Field, Public, Records, declared, resolved
 from sqlmadp.sql.sandbox import Sandbox
-from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.statements import RefusedError, Statement
 from sqlmadp.sql.tree import Node, Span, binary, conjunction, rebuild, span
 from sqlmadp.table.domain import Domain
 
@@ -86,10 +86,7 @@ class _Divider(SelectChecker):
             raise SqlError(self.problems)
         top = next((block for block in self._blocks if block.outer is result), None)
         whole = result if isinstance(result, exp.Expr) else exp.Select()
-        if (grown := overgrown(whole, self._blocks, self.domain)) is not None:
-            raise self.statement.refuse(
-                grown.code, grown.message, hint=grown.hint, span=span(grown.node)
-            )
+        check_growth(whole, self._blocks, self.domain)
         return Divided(whole, tuple(self._blocks), top, tuple(self._late))
 
     # Queries.
@@ -253,7 +250,6 @@ class _Divider(SelectChecker):
         resolver = Resolver(
             node,
             source,
-            self.statement,
             f"__block{number}",
             lambda subquery: self._subquery(subquery, ctes),
             limits=self._limits,
@@ -262,8 +258,8 @@ class _Divider(SelectChecker):
         self._blocks.append(PENDING)
         try:
             found = resolver.resolve(names, top=top)
-        except SqlError as error:
-            self._late.extend(error.problems)
+        except RefusedError as error:
+            self._late.extend(error.of(self.statement).problems)
             return exp.Select()
         self._blocks[number] = found
         return found.outer
@@ -436,7 +432,7 @@ class _Divider(SelectChecker):
         if condition is None:
             return None
         folded = {name.casefold() for name in using}
-        return public.joined(records, kind, condition, using=folded, place=place, at=self._joined)
+        return public.joined(records, kind, condition, using=folded, place=join, at=self._joined)
 
     def _condition(
         self, join: exp.Join, records: Records, public: Public, using: list[str]

@@ -16,8 +16,7 @@ import click
 
 from sqlmadp.cli import experiment, files, ledger, plan, query, release
 from sqlmadp.cli.options import INTERRUPTED, remember
-from sqlmadp.errors import Error
-from sqlmadp.release.bug_report import unforeseen
+from sqlmadp.errors import Error, unforeseen
 
 DEBUG = "sqlmadp.debug"
 AGAIN = "; if a release was recorded, running it again returns the same answers and spends nothing"
@@ -86,7 +85,7 @@ def main() -> None:
 
 
 def _debug_option() -> click.Option:
-    """Return an option that every command has, and that no command is told of."""
+    """Return an option that every command has, and that no command sees."""
 
     def note(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         if value:

@@ -32,9 +32,8 @@ from sqlmadp import errors
 from sqlmadp.answer.result import Result
 from sqlmadp.dbapi.cursor import Answered, Cursor, Executed, Pending
 from sqlmadp.dbapi.session import Session, probed
-from sqlmadp.errors import InterfaceError, NotSupportedError, ProgrammingError
+from sqlmadp.errors import InterfaceError, NotSupportedError, ProgrammingError, reporting
 from sqlmadp.files.plan import Plan
-from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.certificate import Certificate
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import (
@@ -69,9 +68,9 @@ def connect(
     ``dialect`` is that of the SQL on this connection; the plan's own otherwise.  With ``errors``
     three columns follow every answer ``n`` in all rows: n_stderr, its standard error, and n_low and
     n_high, the ends of its 95% interval.  ``stage=False`` is for tools that commit by themselves:
-    ``commit`` does nothing then, and only ``HAND IN`` hands a statement in.  ``progress`` is told
-    the name of each stage of what can take long, expected errors before the release; True shows a
-    bar, in notebooks too.
+    ``commit`` does nothing then, and only ``HAND IN`` hands a statement in.  ``progress`` is called
+    with the name of each stage of what can take long, expected errors before the release; True
+    shows a bar, in notebooks too.
     """
     path = plan.path if isinstance(plan, Plan) else Path(plan)
     return Connection(path, analyst, dialect, errors=errors, stage=stage, progress=progress)
@@ -174,7 +173,7 @@ class Connection:
         self.messages.clear()
         if self._staged:
             session.hand_in(self._staged)
-            self._tell("handed in")
+            self._note("handed in")
 
     @_exclusive
     def rollback(self) -> None:
@@ -195,9 +194,9 @@ class Connection:
     def _discard(self) -> None:
         self.messages.clear()
         if self._staged:
-            self._tell("discarded, and not handed in")
+            self._note("discarded, and not handed in")
 
-    def _tell(self, what: str) -> None:
+    def _note(self, what: str) -> None:
         """Say what became of the statements that were staged, and stage none."""
         count = (
             "1 staged statement was"
@@ -249,7 +248,7 @@ class Connection:
     def certificate(self) -> Certificate:
         """This analyst's certificate.
 
-        Before the release it is a forecast from the statements handed in so far and those staged
+        Before the release it is a preview from the statements handed in so far and those staged
         on this connection, and computing it can take minutes.
         """
         return self._open().certificate(self._staged)

@@ -29,7 +29,7 @@ from sqlmadp.files.toml import dotted
 from sqlmadp.mechanism import MECHANISMS, mechanism
 from sqlmadp.mechanism.collective import Collective
 from sqlmadp.mechanism.fairness import Outcome
-from sqlmadp.private.engines import Source
+from sqlmadp.private.engines import Identity, Source, open_engine
 from sqlmadp.private.engines.trusted_values import read_public
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.sql.statements import Statement, split_each, with_parameters
@@ -416,3 +416,13 @@ def domain_of(plan: Plan) -> Domain:
 @lru_cache(maxsize=64)
 def _read(table: PublicTable, source: Source, private: str) -> PublicTable:
     return read_public(table, source, private)
+
+
+def source_identity(plan: Plan) -> Identity:
+    """Return the identity of the plan's table, the same for every spelling of its location."""
+    domain = read_schema(plan.schema_path)
+    engine = open_engine(plan.table, table=domain.table)
+    try:
+        return engine.identity
+    finally:
+        engine.close()

@@ -13,10 +13,10 @@ from sqlmadp.files.plan import Plan
 from sqlmadp.files.schema import read_schema
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.private import Ledger
-from sqlmadp.private.engines import Identity, open_engine
+from sqlmadp.private.engines import open_engine
 from sqlmadp.private.engines.catalogue import catalogue_problems
 from sqlmadp.release.bound_plan import BoundPlan
-from sqlmadp.release.history import find_base
+from sqlmadp.release.history import History, find_history
 from sqlmadp.release.trial import prepare, without_failing
 
 
@@ -105,9 +105,9 @@ def _tried(asked: BoundPlan, progress: Callable[[str], None]) -> BoundPlan:
     plan = asked.plan
     asked = without_failing(asked)
     if not plan.ledger_path.exists() and plan.head is None:
-        return prepare(asked, lambda _: None, progress).asked
+        return prepare(asked, lambda _: History(), progress).asked
     with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
-        return prepare(asked, lambda asked: find_base(asked, ledger), progress).asked
+        return prepare(asked, lambda asked: find_history(asked, ledger), progress).asked
 
 
 def compare_with_catalogue(plan: Plan) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
@@ -119,15 +119,5 @@ def compare_with_catalogue(plan: Plan) -> tuple[tuple[Problem, ...], tuple[Probl
         return (Problem(file=str(plan.path), code="source", message=str(error)),), ()
     try:
         return catalogue_problems(engine, domain), catalogue_notes(engine, domain, plan.csv)
-    finally:
-        engine.close()
-
-
-def source_identity(plan: Plan) -> Identity:
-    """Return the identity of the plan's table, the same for every spelling of its location."""
-    domain = read_schema(plan.schema_path)
-    engine = open_engine(plan.table, table=domain.table)
-    try:
-        return engine.identity
     finally:
         engine.close()

@@ -107,14 +107,15 @@ def _caps(caps: Mapping[str, Cap] | None) -> dict[str, Any]:
 
 def _late(previews: Previews) -> dict[str, Any]:
     """Return the charge and the analysts that a plan adds to a release, if it does."""
-    if (base := previews.base) is None:
+    history = previews.history
+    if not history:
         return {}
     plan = previews.asked.plan
     return {
         "late": {
-            "added_to": base.time,
-            "analysts": base.newcomers(plan),
-            "charge": base.epsilon(plan),
+            "added_to": history.time,
+            "analysts": history.late(plan),
+            "charge": history.epsilon(plan),
         }
     }
 

@@ -42,7 +42,7 @@ def show_checked(asked: BoundPlan) -> None:
     console().print(
         f"{asked.plan.path}: {'1 query' if count == 1 else f'{count:,} queries'} of "
         f"{_analysts(asked)} {'is' if count == 1 else 'are'} in order; "
-        f"{asked.domain.cells:,} cells; no record was read. 'plan' and 'release' take at most "
+        "no record was read. 'plan' and 'release' take at most "
         f"about {most_seconds(asked):,} s of processor time each",
         markup=False,
     )
@@ -62,10 +62,10 @@ def show_previews(previews: Previews) -> None:
         f"{', '.join(previews)}. Nothing is spent and no record is read.",
         markup=False,
     )
-    if (base := previews.base) is not None:
-        new, charge = ", ".join(base.newcomers(asked.plan)), base.epsilon(asked.plan)
+    if history := previews.history:
+        late, charge = ", ".join(history.late(asked.plan)), history.epsilon(asked.plan)
         screen.print(
-            f"This adds {new} to the release of {base.time}: what was measured stays, and the "
+            f"This adds {late} to the release of {history.time}: what was measured stays, and the "
             f"charge is epsilon {charge}.",
             markup=False,
         )

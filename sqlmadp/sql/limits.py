@@ -41,12 +41,12 @@ class Limits:
     block_cells: int = 2**20
     """Cells that one aggregate may tell apart."""
     groups: int = 100_000
-    """Groups that one SELECT may return: a rehearsal of its rows takes 17 us and 1 KB for each."""
+    """Groups that one SELECT may return: a trial of its rows takes 17 us and 1 KB for each."""
     plan_cells: int = 2**26
     """Entries of all queries of a plan together."""
     cuts: int = 10_000
     """Places at which all statements together may cut one real column."""
-    seconds: int = 2
+    seconds: int = 1
     """CPU seconds that evaluating one expression over declared values may take."""
     outer_seconds: int = 20
     """CPU seconds that the SQL around the private blocks may take."""

@@ -28,7 +28,7 @@ from sqlglot.tokenizer_core import TokenType
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql.grammar import grammar_of
 from sqlmadp.sql.limits import DEFAULT, EXCERPT_CHARACTERS, NAME_CHARACTERS, Limits, advice
-from sqlmadp.sql.tree import Span
+from sqlmadp.sql.tree import Node, Span, span
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+", re.IGNORECASE)
 _HAND_IN = re.compile(r"\s*HAND\s+IN\b\s*(?:AS\s+(?!(?:SELECT|WITH)\b)(\S+)\s+)?", re.IGNORECASE)
@@ -83,6 +83,20 @@ class Statement:
     ) -> SqlError:
         """Return the error that refuses this statement for one mistake."""
         return SqlError([self.problem(code, message, hint=hint, span=span)])
+
+
+class RefusedError(Exception):
+    """A reason to refuse a statement, raised where only a part of it is at hand."""
+
+    def __init__(
+        self, code: str, message: str, *, hint: str = "", node: Node | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code, self.message, self.hint, self.node = code, message, hint, node
+
+    def of(self, statement: Statement) -> SqlError:
+        """Return the error that refuses a statement for this reason, underlined at the node."""
+        return statement.refuse(self.code, self.message, hint=self.hint, span=span(self.node))
 
 
 def characters(text: str, place: Span) -> Span:

@@ -292,6 +292,7 @@ def table(name: str) -> exp.Table:
 
 def placed(node: Made, at: Node) -> Made:
     """Return a node at the place of another one, for messages."""
-    if "start" in at.meta:
-        node.meta["start"], node.meta["end"] = at.meta["start"], at.meta["end"]
+    place = span(at)
+    if place is not None:
+        node.meta["start"], node.meta["end"] = place[0], sum(place) - 1
     return node

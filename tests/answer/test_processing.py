@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import nnls
 
-from sqlmadp.answer.processing import MAX_CELLS, Processed, Processing
+from sqlmadp.answer.processing import Processed, Processing
 from sqlmadp.answer.reconstruct import Estimate
+from sqlmadp.answer.sizes import MAX_CELLS
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition

@@ -166,6 +166,23 @@ def test_query_answers_free_and_refuses_with_what_is_missing(plans):
     assert refused.stdout == ""
 
 
+@pytest.mark.parametrize("options", [[], ["--analyst", "alice"]])
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT COUNT(* FROM visits", "syntax error"),
+        ("SELECT nothing, COUNT(*) FROM visits GROUP BY 1", "'nothing'"),
+    ],
+)
+def test_before_the_release_a_statement_s_own_mistake_is_what_is_said(plans, sql, message, options):
+    path = plans.write({"alice": TOTAL})
+    refused = run("query", path, sql, *options)
+    assert refused.exit_code == 1
+    assert message in refused.stderr
+    assert "pending" not in refused.stderr
+    assert "is pending" in run("query", path, TOTAL, *options).stderr
+
+
 def test_staged_lists_and_withdraws_until_the_release_is_made(plans):
     path = plans.write({"alice": TOTAL, "bob": TOTAL})
     by_sex = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"

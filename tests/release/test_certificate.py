@@ -18,6 +18,7 @@ from sqlmadp.mechanism.collective import Capped, Collective
 from sqlmadp.mechanism.fairness import bounds, outcome
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import Certificate, certify
+from sqlmadp.release.history import Stage
 
 QUESTIONS = {
     "alice": "SELECT age, COUNT(*) AS n FROM visits GROUP BY age",
@@ -105,10 +106,14 @@ def test_of_what_another_machine_measured_interference_is_that_of_its_errors(pla
     asked = BoundPlan.bind(Plan.open(plans.write(QUESTIONS | {"carol": carol}, mechanism=name)))
     given = asked.outcome(name)
     other = mechanism("identity").select(given.collective)
-    found = certify(asked, measured=(other.blocks, other.total, other.reads))
+
+    def certified(joint):
+        return certify(asked, [Stage.following(asked, joint, asked.plan.epsilon)], joint.reads)
+
+    found = certified(other)
     names = list(found.analysts)
     own = given.strategy
-    usual = certify(asked)
+    usual = certified(own)
     for name, now, then in zip(names, other.errors, own.errors, strict=True):
         change = found.analysts[name].now / usual.analysts[name].now
         assert change == pytest.approx(now / then)
@@ -117,7 +122,7 @@ def test_of_what_another_machine_measured_interference_is_that_of_its_errors(pla
         others = [j for j in range(len(names)) if j != i]
         now = [found.analysts[names[j]].interference[left_out] for j in others]
         np.testing.assert_allclose(now, other.errors[others] / left, rtol=1e-9)
-    assert certify(asked, measured=(own.blocks, own.total, own.reads)) == usual
+    assert usual == Plan.open(asked.plan.path).preview(given.mechanism.name)[given.mechanism.name]
 
 
 @pytest.mark.parametrize("name", ["waterfilling", "utilitarian", "pareto", "ratchet"])

@@ -12,7 +12,7 @@ from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.cli import main
 from sqlmadp.errors import PlanError, SqlError
 from sqlmadp.files.plan import Plan
-from sqlmadp.release.explain import explain_text
+from sqlmadp.release.preview import explain_text
 from sqlmadp.sql.dialects import RULES, dialect_names, kind_of_dialect
 from sqlmadp.sql.statements import Statement, split
 

@@ -171,7 +171,7 @@ def test_a_grid_of_products_weighs_as_much_as_its_rows_written_out():
     assert weight(grid) == pytest.approx(written_out)
 
 
-def test_a_plan_that_adds_an_analyst_costs_only_what_the_newcomer_brings(plans, tmp_path):
+def test_a_plan_that_adds_an_analyst_costs_only_what_the_late_analyst_brings(plans, tmp_path):
     def said(statements):
         path = plans.write(statements, mechanism="waterfilling")
         text = path.read_text().replace('epsilon = "1"\n', "")
