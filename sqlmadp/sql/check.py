@@ -206,19 +206,6 @@ _SINGLE = frozenset(
 )
 """Aggregates that one record can decide."""
 
-_ELSEWHERE = {
-    "date_format": "strftime(day, '%Y-%m')",
-    "to_char": "strftime(day, '%Y-%m')",
-    "isnull": "x IS NULL, or coalesce(x, ...)",
-    "nvl": "coalesce(x, ...)",
-    "iif": "if(condition, x, y), or CASE",
-    "charindex": "instr(text, part)",
-    "dateadd": "day + INTERVAL 1 MONTH",
-    "datefromparts": "make_date(year, month, day)",
-    "all": "x IN (1, 2), or x NOT IN (1, 2)",
-}
-"""Functions of other dialects, and what they are called here."""
-
 Functions = dict[str, tuple[str, str]]
 """Type and stability of every function that DuckDB knows."""
 
@@ -382,21 +369,12 @@ class ExpressionChecker:
                 hint = "It identifies whom this schema protects."
             else:
                 message = f"the schema does not declare a column {name!r}"
-                hint = self._column_hint(name, span(node), self.records.names)
+                hint = hints.of_column(name, self.records.names, self.statement.text, span(node))
             self.refuse("unknown-column", message, hint, span(node))
 
     def _is_known(self, names: list[str], records: Records) -> bool:
         is_alias = len(names) == 1 and names[0].casefold() in self.aliases
         return is_alias or records.find(names) is not None
-
-    def _column_hint(self, name: str, at: Span | None, known: list[str]) -> str:
-        text = self.statement.text
-        compared = at and re.search(r"(=|<>|!=|\bIN\s*\(|,)\s*$", text[: at[0]], re.IGNORECASE)
-        if at and compared and text[at[0] : at[0] + 1] == '"':
-            quoted = name.replace("'", "''")
-            return f"Double quotes name a column; text is written '{quoted}'."
-        near = hints.nearest(name, known)
-        return near or f"Declared: {', '.join(map(hints.shown_name, known))}."
 
     def _check_type(self, node: exp.DataType, at: Span | None) -> None:
         spelled = str(node.args.get("spelled", ""))
@@ -467,7 +445,12 @@ class ExpressionChecker:
         elif len(call.arguments) not in arguments(call):
             takes = " or ".join(map(str, arguments(call)))
             message = f"{name.upper()} takes {takes} arguments, and {len(call.arguments)} are given"
-            self.refuse("function", message, self._usage(name), at)
+            self.refuse(
+                "function",
+                message,
+                hints.median(self.domain) if canonical(name) in QUANTILES else "",
+                at,
+            )
         elif len(call.orders) > 1:
             self.refuse("function", f"{name} is ordered by one value", "", at)
 
@@ -478,7 +461,7 @@ class ExpressionChecker:
             self.refuse(
                 "min-max",
                 f"{self._source(name, at)} depends on a single record, so no noise can hide it",
-                self._instead(call),
+                hints.instead_of(self.domain, name, self._own_column(call)),
                 at,
             )
         elif kind == "aggregate":
@@ -498,10 +481,7 @@ class ExpressionChecker:
         elif kind:
             self.refuse("function", f"the function {name} is not supported", "", at)
         else:
-            known = _ELSEWHERE.get(name)
-            hint = (
-                f"In DuckDB it is {known}." if known else hints.nearest(name, FUNCTIONS | PRIVATE)
-            )
+            hint = hints.of_function(name, FUNCTIONS | PRIVATE)
             self.refuse("unknown-function", f"there is no function {name!r}", hint, at)
 
     def _own_column(self, call: Call) -> str | None:
@@ -511,23 +491,6 @@ class ExpressionChecker:
             return None
         meant = self.records.find(parts_of(first))
         return meant.name if isinstance(meant, exp.Column) and meant.name in self.domain else None
-
-    def _instead(self, call: Call) -> str:
-        """Return the hint for an aggregate that a single record decides."""
-        own = self._own_column(call)
-        if own is not None and self.domain.column(own).type == "real":
-            return f"Bin it and look at the last bins: {hints.bins(self.domain, own)}."
-        if own is not None and call.name in ("min", "max"):
-            which, fraction = ("low", "0.01") if call.name == "min" else ("high", "0.99")
-            return f"Ask for a {which} quantile: {hints.quantile(self.domain, own, fraction)}."
-        return f"Ask for counts instead: {hints.counts(self.domain, own)}."
-
-    def _usage(self, name: str) -> str:
-        """Return a hint on the arguments of an aggregate; empty where its message says enough."""
-        numbers = [c.name for c in self.domain.columns if c.type in ("integer", "decimal")]
-        if canonical(name) not in QUANTILES or not numbers:
-            return ""
-        return f"Write it so: {hints.quantile(self.domain, numbers[0], '0.5')}."
 
     def _source(self, name: str, at: Span | None) -> str:
         """Return a function call as the analyst wrote it, or its name if that is long."""

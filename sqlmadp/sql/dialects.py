@@ -24,7 +24,7 @@ from sqlglot.errors import ErrorLevel, ParseError, UnsupportedError
 
 from sqlmadp.errors import SqlError
 from sqlmadp.sql import hints
-from sqlmadp.sql.grammar import BROKEN, DUCKDB, GRAMMAR, Node, grammar_of
+from sqlmadp.sql.grammar import BROKEN, DUCKDB, GRAMMAR, Node, parsed
 from sqlmadp.sql.limits import TRIED_CHARACTERS
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Span, span
@@ -77,9 +77,11 @@ def translated(statement: Statement, domain: Domain) -> str:
         return statement.text
     if (reason := unknown_dialect(statement.dialect)) is not None:
         raise statement.refuse("dialect", reason, span=(0, 1))
-    tree = _parsed(statement, domain)
+    tree = _query(statement, domain)
     types = {column.name.casefold(): column.sql_type for column in domain.columns}
-    known = Types(statement.dialect, types, _names_of_answers(tree))
+    # The types of what the statement itself names are not known.
+    answers = frozenset(alias.alias.casefold() for alias in tree.find_all(exp.Alias))
+    known = Types(statement.dialect, types, answers)
     problems = [
         statement.problem("dialect", reason, hint=_hint(node), span=span(node))
         for node in tree.walk(prune=lambda node: _reason(node, known) is not None)
@@ -104,9 +106,7 @@ def other_readings(text: str) -> Iterator[tuple[str, str]]:
         return
     for name in _TRIED:
         try:
-            grammar = grammar_of(name)
-            parser = grammar.parser(error_level=ErrorLevel.IMMEDIATE)
-            (tree,) = parser.parse(grammar.tokenize(text), text)
+            (tree,) = parsed(text, name)
             if isinstance(tree, exp.Query) and tree.find(exp.From):
                 yield name, tree.sql(dialect=DUCKDB, comments=False)
         except (*BROKEN, RecursionError):
@@ -116,21 +116,19 @@ def other_readings(text: str) -> Iterator[tuple[str, str]]:
 # Reading.
 
 
-def _parsed(statement: Statement, domain: Domain) -> Node:
-    grammar = grammar_of(statement.dialect)
+def _query(statement: Statement, domain: Domain) -> Node:
     if not _begins_a_query(statement.text):
         raise not_a_select(statement, domain)
     try:
-        tokens = grammar.tokenize(statement.text)
-        parsed = grammar.parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, statement.text)
+        trees = parsed(statement.text, statement.dialect)
     except ParseError as error:
         raise _syntax_error(statement, error) from None
     except BROKEN:
         message = f"it cannot be read as {statement.dialect}"
         raise statement.refuse("syntax", message, hint="Write it for DuckDB.") from None
-    if len(parsed) != 1 or not isinstance(parsed[0], exp.Query):
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise not_a_select(statement, domain)
-    return parsed[0]
+    return trees[0]
 
 
 def _begins_a_query(text: str) -> bool:
@@ -170,11 +168,6 @@ def place_of_error(statement: Statement, error: ParseError) -> Span:
     length = len(str(details.get("highlight") or "x"))
     start = sum(len(one) + 1 for one in statement.text.split("\n")[: line - 1]) + end - length
     return max(start, 0), length
-
-
-def _names_of_answers(tree: Node) -> frozenset[str]:
-    """Return the names that the statement itself gives to columns: their types are not known."""
-    return frozenset(alias.alias.casefold() for alias in tree.find_all(exp.Alias))
 
 
 # Kinds of values.

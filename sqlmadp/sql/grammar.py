@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, cast
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
@@ -408,6 +408,12 @@ DUCKDB: Final = "duckdb"
 def grammar_of(dialect: str) -> Dialect:
     """Return sqlglot's grammar of a dialect."""
     return GRAMMAR if dialect == DUCKDB else Dialect.get_or_raise(dialect)
+
+
+def parsed(text: str, dialect: str) -> list[Any]:
+    """Return the trees of the statements of a text; whatever is `BROKEN` may be raised."""
+    grammar = grammar_of(dialect)
+    return grammar.parser(error_level=ErrorLevel.IMMEDIATE).parse(grammar.tokenize(text), text)
 
 
 _own = threading.local()  # A generator for each thread, since it remembers what it writes.

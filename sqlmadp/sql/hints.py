@@ -115,6 +115,20 @@ _CLAUSES = (
 )
 
 
+_ELSEWHERE = {
+    "date_format": "strftime(day, '%Y-%m')",
+    "to_char": "strftime(day, '%Y-%m')",
+    "isnull": "x IS NULL, or coalesce(x, ...)",
+    "nvl": "coalesce(x, ...)",
+    "iif": "if(condition, x, y), or CASE",
+    "charindex": "instr(text, part)",
+    "dateadd": "day + INTERVAL 1 MONTH",
+    "datefromparts": "make_date(year, month, day)",
+    "all": "x IN (1, 2), or x NOT IN (1, 2)",
+}
+"""Functions of other dialects, and what they are called here."""
+
+
 @cache
 def _keywords() -> frozenset[str]:
     """Return the words that DuckDB does not take for a name everywhere."""
@@ -221,6 +235,37 @@ def bins(domain: Domain, column: str) -> str:
 def quantile(domain: Domain, column: str, fraction: str) -> str:
     """Return a quantile of a column."""
     return f"SELECT QUANTILE_DISC({shown_name(column)}, {fraction}) FROM {shown_name(domain.table)}"
+
+
+def instead_of(domain: Domain, name: str, column: str | None) -> str:
+    """Return advice for an aggregate of a column that a single record decides."""
+    if column is not None and domain.column(column).type == "real":
+        return f"Bin it and look at the last bins: {bins(domain, column)}."
+    if column is not None and name in ("min", "max"):
+        which, fraction = ("low", "0.01") if name == "min" else ("high", "0.99")
+        return f"Ask for a {which} quantile: {quantile(domain, column, fraction)}."
+    return f"Ask for counts instead: {counts(domain, column)}."
+
+
+def median(domain: Domain) -> str:
+    """Return advice on how a quantile is written; empty if no column has one."""
+    numbers = [c.name for c in domain.columns if c.type in ("integer", "decimal")]
+    return f"Write it so: {quantile(domain, numbers[0], '0.5')}." if numbers else ""
+
+
+def of_column(name: str, known: list[str], text: str, at: Span | None) -> str:
+    """Return advice on a column that is not there, at a place of a statement."""
+    before = text[: at[0]] if at else ""
+    compared = re.search(r"(=|<>|!=|\bIN\s*\(|,)\s*$", before, re.IGNORECASE)
+    if at and compared and text[at[0] : at[0] + 1] == '"':
+        return f"Double quotes name a column; text is written {_literal(name)}."
+    return nearest(name, known) or f"Declared: {', '.join(map(shown_name, known))}."
+
+
+def of_function(name: str, known: Iterable[str]) -> str:
+    """Return advice on a function that DuckDB does not have."""
+    found = _ELSEWHERE.get(name)
+    return f"In DuckDB it is {found}." if found else nearest(name, known)
 
 
 def join(domain: Domain, kind: str = "JOIN", public: str | None = None) -> str | None:
