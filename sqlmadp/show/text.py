@@ -42,7 +42,7 @@ def show_checked(asked: BoundPlan) -> None:
     console().print(
         f"{asked.plan.path}: {'1 query' if count == 1 else f'{count:,} queries'} of "
         f"{_analysts(asked)} {'is' if count == 1 else 'are'} in order; "
-        f"{asked.domain.cells:,} cells; no record was read. 'plan' and 'release' take at most "
+        "no record was read. 'plan' and 'release' take at most "
         f"about {most_seconds(asked):,} s of processor time each",
         markup=False,
     )
@@ -135,8 +135,8 @@ def _sentence(text: str) -> str:
 
 
 def show_statements(certificate: Certificate) -> None:
-    """Print every statement: its rows, the standard error of each column, and how much it gains."""
-    headers = [Header("analyst"), Header("statement"), Header("rows", right=True)]
+    """Print every statement: its groups, the standard error of each column, and its gain."""
+    headers = [Header("analyst"), Header("statement"), Header("groups", right=True)]
     headers += [Header("column"), Header("±", right=True)]
     table = Grid([*headers, Header("times as accurate as one by one", right=True)])
     for name, standing in certificate.analysts.items():
@@ -194,7 +194,7 @@ def _ratio(value: float) -> Text:
 
 def _queries_table(shown: Mapping[str, Certificate]) -> Grid:
     mechanisms = (Header(name, right=True) for name in shown)
-    headers = [Header("analyst"), Header("statement"), Header("rows", right=True)]
+    headers = [Header("analyst"), Header("statement"), Header("groups", right=True)]
     table = Grid([*headers, Header("column"), *mechanisms], keys=4)
     every = list(shown.values())
     for name, standing in every[0].analysts.items():

@@ -18,13 +18,13 @@ SOURCES = [
 
 
 def used_codes() -> set[str]:
-    """Return the codes in calls of ``refuse`` and ``problem``, and in tables of messages."""
+    """Return the codes in refusals and problems, and in tables of messages."""
     found = set()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-                if name in {"refuse", "problem"} and node.args:
+                if name in {"refuse", "problem", "RefusedError", "EvaluationError"} and node.args:
                     found |= texts(node.args[0])
                 if name == "Problem":
                     found |= {t for k in node.keywords if k.arg == "code" for t in texts(k.value)}
