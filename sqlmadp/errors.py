@@ -61,7 +61,7 @@ def shortened(text: str, most: int = LONGEST) -> str:
 
 
 def _narrowed(excerpt: str) -> str:
-    """Return lines that stand below each other without their ends, where they are long."""
+    """Return the lines of an excerpt, cut alike at their ends where they are long."""
     lines = excerpt.splitlines()[:2]
     width = max(map(len, lines), default=0)
     while width and len("\n".join(lines).encode(errors="replace")) > _EXCERPT:
@@ -264,7 +264,7 @@ class InputError(ProgrammingError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__()
-        # Every mistake is told, however many there are; each is short by itself.
+        # Every mistake is listed, however many there are; each is short by itself.
         self.args = ("\n\n".join(str(problem) for problem in self.problems),)
         if self.problems:
             first = self.problems[0]

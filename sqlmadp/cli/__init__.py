@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def _debug_option() -> click.Option:
-    """Return an option that every command has, and that no command is told of."""
+    """Return an option that every command has, and that no command sees."""
 
     def note(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         if value:

@@ -132,7 +132,7 @@ def check_schema_file(
         click.echo(str(InputError(problems)), err=True)
     else:
         click.echo(
-            f"{path}: {len(domain.columns)} columns with {domain.cells:,} cells are in order; "
+            f"{path}: {len(domain.columns)} columns are in order; "
             f"protects against {domain.protection}; no record was read"
         )
     sys.exit(1 if problems else 0)

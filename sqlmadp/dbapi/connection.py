@@ -68,9 +68,9 @@ def connect(
     ``dialect`` is that of the SQL on this connection; the plan's own otherwise.  With ``errors``
     three columns follow every answer ``n`` in all rows: n_stderr, its standard error, and n_low and
     n_high, the ends of its 95% interval.  ``stage=False`` is for tools that commit by themselves:
-    ``commit`` does nothing then, and only ``HAND IN`` hands a statement in.  ``progress`` is told
-    the name of each stage of what can take long, expected errors before the release; True shows a
-    bar, in notebooks too.
+    ``commit`` does nothing then, and only ``HAND IN`` hands a statement in.  ``progress`` is called
+    with the name of each stage of what can take long, expected errors before the release; True
+    shows a bar, in notebooks too.
     """
     path = plan.path if isinstance(plan, Plan) else Path(plan)
     return Connection(path, analyst, dialect, errors=errors, stage=stage, progress=progress)
@@ -173,7 +173,7 @@ class Connection:
         self.messages.clear()
         if self._staged:
             session.hand_in(self._staged)
-            self._tell("handed in")
+            self._note("handed in")
 
     @_exclusive
     def rollback(self) -> None:
@@ -194,9 +194,9 @@ class Connection:
     def _discard(self) -> None:
         self.messages.clear()
         if self._staged:
-            self._tell("discarded, and not handed in")
+            self._note("discarded, and not handed in")
 
-    def _tell(self, what: str) -> None:
+    def _note(self, what: str) -> None:
         """Say what became of the statements that were staged, and stage none."""
         count = (
             "1 staged statement was"

@@ -82,7 +82,7 @@ class Cursor:
     """A cursor of PEP 249.  Belongs to one thread at a time."""
 
     arraysize = 1
-    """Rows that ``fetchmany`` returns when it is not told how many."""
+    """Rows that ``fetchmany`` returns unless a number is given."""
     lastrowid = None
     """Always None: nothing is ever inserted."""
 

@@ -35,7 +35,7 @@ from sqlmadp.release.preview import expected_estimate, explain_statement, previe
 from sqlmadp.release.release import Release, find
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.release.trial import try_statement
-from sqlmadp.show.progress import Report, told
+from sqlmadp.show.progress import Report, shown_progress
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
 
@@ -248,7 +248,7 @@ class Session:
         if release is not None:
             return release.certificate.only(self.analyst)
         asked = self._preview(staged).asked
-        with told(self._progress, 1) as report:
+        with shown_progress(self._progress, 1) as report:
             found = preview(asked, history_of(asked), asked.plan.mechanism, report)
         return found.only(self.analyst)
 
@@ -292,7 +292,7 @@ class Session:
         added = new_statements([*staged, *last], self._own())
         key = tuple(statement.text for statement in added)
         if key not in self._previews:
-            with told(self._progress, 2) as report:
+            with shown_progress(self._progress, 2) as report:
                 report("binding statements")
                 asked = self._sound({self.analyst: added})
                 self._previews = {key: _preview(asked, self.analyst, report)}

@@ -33,7 +33,7 @@ class Analyst:
     An analyst without any hands statements in from a connection.
     """
     share: Fraction
-    """The part of the plan's epsilon that this analyst brings."""
+    """This analyst's part of the plan's epsilon."""
     parameters: Mapping[str, object] = field(default_factory=dict)
     """Values of ``$name`` in the analyst's statements."""
     dialect: str = "duckdb"
@@ -151,19 +151,26 @@ def _check_names(declared: Table) -> None:
 def _shares_of_epsilons(
     root: Table, declared: Table, tables: list[Table], epsilon: Fraction | None
 ) -> dict[str, Fraction]:
-    """Return every analyst's share from what each brings; note what is given twice or missing."""
+    """Return every analyst's share from their epsilons; note what is given twice or missing."""
     brought = {
         table.key[-1]: positive(table, "epsilon") for table in tables if "epsilon" in table.values
     }
-    without = [show(table.key[-1]) for table in tables if "epsilon" not in table.values]
+    others = [table for table in tables if "epsilon" not in table.values]
+    without = [show(table.key[-1]) for table in others]
     if without:
         own = next(show(table.key[-1]) for table in tables if "epsilon" in table.values)
         message = f"has an epsilon for {own}, but none for {', '.join(without)}"
         hint = "Write an epsilon under everyone's name, and none at the top of the plan."
         if (given := exact(root.values.get("epsilon"))) is not None:
+            shares = [
+                exact(each.values.get("share")) or Fraction(1, len(others)) for each in others
+            ]
+            parts = (
+                f'"{given * share}" for {name}' for share, name in zip(shares, without, strict=True)
+            )
             hint += (
                 f" To add {own} to a released plan of epsilon {given}, write what each of the "
-                "others brought: their share of it."
+                f"others had of it: epsilon = {', '.join(parts)}."
             )
         declared.file.report(declared.key, message, code="missing-epsilon", hint=hint)
     for table in tables:
@@ -172,7 +179,7 @@ def _shares_of_epsilons(
     known = {name: each for name, each in brought.items() if each is not None}
     total = sum(known.values(), Fraction(0))
     if "epsilon" in root.values and not without and epsilon not in (None, total):
-        message = f"is {epsilon}, but the analysts bring {total} together"
+        message = f"is {epsilon}, but the analysts' own add up to {total}"
         hint = f'Write epsilon = "{total}", or remove the line.'
         root.report("epsilon", message, code="epsilon-not-sum", hint=hint)
     return {name: each / total for name, each in known.items()}

@@ -235,7 +235,7 @@ def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Pro
                     file=engine.location,
                     code="day-of-timestamp",
                     message=f"{column.name!r} is stored as {source.native} and is read as its day",
-                    hint="Statements see a DATE: no hour is told from another. To tell hours "
+                    hint="Statements see a DATE, without the hour. To distinguish hours "
                     'apart, declare type = "timestamp" and every = "hour". With a time zone, days '
                     "and hours are those in UTC.",
                 )

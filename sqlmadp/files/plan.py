@@ -96,7 +96,7 @@ class Plan:
     budget: Fraction
     """The whole epsilon that the ledger may spend; at least ``epsilon``."""
     head: str | None = None
-    """A hash that the ledger's chain must hold, so that an older copy is noticed."""
+    """A hash that the ledger's chain must contain, so that an older copy is noticed."""
     analysts: tuple[Analyst, ...]
     """In the order of the file."""
     dialect: str = "duckdb"
@@ -110,7 +110,7 @@ class Plan:
     measure: Measure = "relative"
     """How errors of different statements are made comparable."""
     late: bool = True
-    """Whether analysts who were added to a completed release only add what they bring."""
+    """Whether analysts who were added to a completed release only add their own epsilon."""
     skip_refused: bool = False
     """Whether a release goes on without statements that are refused."""
     csv: CsvFormat = CsvFormat()  # noqa: RUF009 - It never changes.
@@ -191,7 +191,7 @@ class Plan:
     def preview(self, *mechanisms: str, progress: Progress | bool = False) -> Previews:
         """Return the certificates of the plan's mechanism, or of those named; reads no data.
 
-        ``progress`` is told the name of each stage; True shows a bar, in notebooks too.
+        ``progress`` is called with the name of each stage; True shows a bar, in notebooks too.
         """
         from sqlmadp.release.preview import preview_plan  # noqa: PLC0415
 
@@ -206,8 +206,8 @@ class Plan:
     ) -> Release:
         """Spend epsilon once and return the release; a completed one again, free.
 
-        ``progress`` is as in `preview`.  ``notice`` is told, before anything is spent, what is
-        about to be; then ``confirm`` is told the same, and what it raises ends the release.
+        ``progress`` is as in `preview`.  ``notice`` is called with what is about to be
+        spent, before it is; then ``confirm`` with the same, and what it raises ends the release.
         """
         from sqlmadp.release.release import release  # noqa: PLC0415
 
@@ -263,7 +263,7 @@ def _ledger(root: Table) -> tuple[str | None, Fraction | None, str | None]:
 
 
 def _epsilon(root: Table, budget: Fraction | None) -> Fraction | None:
-    """Return the plan's epsilon, or the sum of what all analysts bring if they say so."""
+    """Return the plan's epsilon, or the sum of all analysts' own."""
     epsilon = epsilon_brought(root) if "epsilon" not in root.values else None
     epsilon = positive(root, "epsilon") if epsilon is None else epsilon
     if epsilon is not None and budget is not None and epsilon > budget:

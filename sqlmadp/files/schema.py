@@ -43,7 +43,7 @@
     [unit]                             # who is protected; every record by itself if left out
     column      = "person_id"          # whose a record is; need not be declared
     max_records = 3                    # count at most this many records per unit
-    key         = "visit_id"           # what tells them apart, a column or a list of columns
+    key         = "visit_id"           # what distinguishes them, a column or a list of columns
     nulls       = "drop"               # records without a unit: "drop" (default), or "own" units
 
     [public.regions]                   # a public table, which statements may join
@@ -125,7 +125,7 @@ def _columns(root: Table) -> list[Column]:
             declared.report(
                 name,
                 f"has the name of {dotted(('columns', first))} but for case; "
-                "write names that differ otherwise, since SQL does not tell these apart",
+                "write names that differ otherwise, since SQL takes these for the same",
                 code="duplicate-column",
             )
         table = declared.table(name, 'a table with a type, such as { type = "boolean" }')
@@ -224,7 +224,7 @@ def _decimals(table: Table, low: float | None, high: float | None) -> int:
             f"at most {LARGEST_COLUMN} are possible in a column with decimals",
             code="too-many-values",
             hint="Declare fewer decimals or nearer ends; without decimals only the constants that "
-            "queries name are told apart.",
+            "queries name are distinguished.",
         )
     return given
 

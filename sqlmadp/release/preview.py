@@ -94,9 +94,9 @@ def preview_plan(
     """Return the certificates that a release with each mechanism would have."""
     if unknown := [name for name in mechanisms if name not in MECHANISMS]:
         raise ProgrammingError(f"no mechanism {unknown[0]!r}; there are {', '.join(MECHANISMS)}")
-    from sqlmadp.show.progress import told  # noqa: PLC0415
+    from sqlmadp.show.progress import shown_progress  # noqa: PLC0415
 
-    with told(progress, 1 + len(mechanisms)) as report:
+    with shown_progress(progress, 1 + len(mechanisms)) as report:
         report("binding statements")
         asked = BoundPlan.bind(plan)
         previews = Previews(asked, history_of(asked))

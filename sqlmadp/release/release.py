@@ -239,10 +239,10 @@ def release(
     """
     # It tries all that comes after this.
     from sqlmadp.release.trial import prepare, without_failing  # noqa: PLC0415
-    from sqlmadp.show.progress import told  # noqa: PLC0415
+    from sqlmadp.show.progress import shown_progress  # noqa: PLC0415
 
     # Nothing is handed in meanwhile.
-    with reporting(), told(progress, STAGES) as report, held(plan.folder, shared=True):
+    with reporting(), shown_progress(progress, STAGES) as report, held(plan.folder, shared=True):
         report("binding statements")
         asked = BoundPlan.bind_sound(plan)
         if asked.refused and not plan.skip_refused:

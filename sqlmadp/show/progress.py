@@ -28,7 +28,7 @@ _PART = re.compile(r"([0-9]+) of ([0-9]+)")
 
 
 class Stages:
-    """Told the name of each stage as it begins; shows it where there is a bar."""
+    """A callback for the name of each stage as it begins; shows it where there is a bar."""
 
     def __init__(self, bar: Progress | None = None, total: int | None = None) -> None:
         self._bar = bar
@@ -79,7 +79,7 @@ class NotebookStages(Stages):
 
 
 @contextmanager
-def told(progress: Report | bool, total: int) -> Iterator[Report]:
+def shown_progress(progress: Report | bool, total: int) -> Iterator[Report]:
     """Return the callback for ``progress``: itself; a bar if it is True; silence if it is False."""
     if not isinstance(progress, bool):
         yield progress

@@ -42,7 +42,7 @@ def show_checked(asked: BoundPlan) -> None:
     console().print(
         f"{asked.plan.path}: {'1 query' if count == 1 else f'{count:,} queries'} of "
         f"{_analysts(asked)} {'is' if count == 1 else 'are'} in order; "
-        f"{asked.domain.cells:,} cells; no record was read. 'plan' and 'release' take at most "
+        "no record was read. 'plan' and 'release' take at most "
         f"about {most_seconds(asked):,} s of processor time each",
         markup=False,
     )

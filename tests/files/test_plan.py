@@ -431,7 +431,7 @@ def brought(**epsilons):
     )
 
 
-def test_analysts_may_each_bring_an_epsilon_of_their_own(plan):
+def test_analysts_may_each_have_an_epsilon_of_their_own(plan):
     read = plan(WITHOUT_EPSILON + brought(alice="1/2", bob="1/3"))
     assert read.epsilon == Fraction(5, 6)
     assert [analyst.share for analyst in read.analysts] == [Fraction(3, 5), Fraction(2, 5)]
@@ -444,12 +444,12 @@ def test_analysts_may_each_bring_an_epsilon_of_their_own(plan):
     [
         (
             HEAD + brought(alice="1/2", bob="1/3"),
-            ("epsilon is 1", "bring 5/6", 'Write epsilon = "5/6"'),
+            ("epsilon is 1", "add up to 5/6", 'Write epsilon = "5/6"'),
         ),
         (WITHOUT_EPSILON + brought(alice="3"), ("epsilon is 3", "budget, which is 2")),
         (
             HEAD + brought(alice="1") + '[analysts.bob]\nqueries = "bob.sql"\n',
-            ('for "alice", but none for "bob"', "under everyone's name", "brought"),
+            ('for "alice", but none for "bob"', "under everyone's name", '"1" for "bob"'),
         ),
         (
             WITHOUT_EPSILON + brought(alice="1/2") + 'share = "1"\n',

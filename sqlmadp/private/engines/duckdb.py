@@ -56,8 +56,6 @@ from sqlmadp.table.csv_format import CsvFormat
 class DuckDbTable(Engine):
     """One table behind a locked-down DuckDB connection."""
 
-    numbers_values = True
-
     connection: duckdb.DuckDBPyConnection
     collated: bool = False
     """Whether columns may have collations; files have none."""

@@ -207,7 +207,7 @@ def method(content: Content) -> Markup:
         element(
             "p",
             f"{who} {verb} {_count(asked, 'statement')} in SQL. What is measured is not these "
-            "statements as they stand, but a set of counts and sums that answers all of them "
+            "statements themselves, but a set of counts and sums that answers all of them "
             "best. Noise is added once, to these, and every row is worked out from them. "
             f"Under {name}, {MECHANISMS[content.mechanism].rule}.",
         )
