@@ -448,5 +448,13 @@ def _fractions(
 def _key(node: Node, evaluator: Evaluator) -> KeyValues:
     key = evaluator.key(node)
     if any(mark in key.type for mark in _NESTED):
-        raise RefusedError("key-type", f"groups cannot be formed by a {key.type}", node=node)
+        raise RefusedError(
+            "key-type",
+            f"groups cannot be formed by a {key.type}",
+            hint="Square brackets make a list; a name is written without them, in double quotes "
+            "if it is no plain word."
+            if key.type.endswith("]")
+            else "Group by its parts instead.",
+            node=node,
+        )
     return key
