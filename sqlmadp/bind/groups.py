@@ -45,16 +45,14 @@ def too_many_cells(
     listed, most = ", ".join(columns), f"at most {getattr(limits, name):,} are supported"
     if len(columns) > 1:
         message = f"{listed} must be looked at together and have {cells:,} cells together; {most}"
-        hint = "Compare coarser values (months of dates), and join conditions on single columns "
-        hint += f"by AND. {advice(name)}"
+        hint = "Compare coarser values (months of dates); join conditions on single columns by AND."
     elif name == "predicate_cells":
         message = f"{listed} has {cells:,} values, each of which must be looked at; {most}"
-        hint = "The curator can declare a smaller range or fewer decimals for it, or raise "
-        hint += f"[limits] {name} in the plan."
+        hint = "The curator can declare a smaller range or fewer decimals for it."
     else:
         message = f"{cells:,} values of {listed} must be told apart; {most}"
-        hint = f"Round it first, as in FLOOR({shown_name(listed)} / 10) * 10. {advice(name)}"
-    return RefusedError("too-many-cells", message, hint=hint)
+        hint = f"Round it first, as in FLOOR({shown_name(listed)} / 10) * 10."
+    return RefusedError("too-many-cells", message, hint=f"{hint} {advice(name)}")
 
 
 def too_many_groups(groups: int, limits: Limits) -> RefusedError:
