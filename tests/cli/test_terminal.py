@@ -14,7 +14,7 @@ import time
 import IPython
 import pytest
 from click.testing import CliRunner
-from interrupts import started
+from interrupts import started, wait_until_heeding
 from rich.console import Console
 from terminals import on_a_terminal
 
@@ -229,6 +229,7 @@ class TestInterrupts:
             stderr=subprocess.PIPE,
             text=True,
         )
+        wait_until_heeding(process)
         time.sleep(0.4)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
