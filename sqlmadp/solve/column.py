@@ -12,7 +12,7 @@ vertices, which some strategy treats unlike all others, belong to the coarse bas
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import qr
 
-from sqlmadp.table.partition import Floats, Integers, Partition, common
+from sqlmadp.table.partition import Floats, Integers, Partition, common, sampled
 from sqlmadp.table.rows import Exceptions
 
 NEGLIGIBLE = 1e-9
@@ -39,7 +39,7 @@ class Column:
     def __init__(self, parts: Iterable[Partition], exceptions: Exceptions = ()) -> None:
         """``exceptions``: vertices of the finest partition that a strategy treats unlike others."""
         distinct = sorted(set(parts), key=lambda part: (part.size, part.key))
-        self.finest = common(distinct)
+        self.finest, self._sampled = _finest(distinct)
         self.count = self.finest.size
         few = len(exceptions) * MANY_EXCEPTIONS <= self.count
         whole = few and self.finest in distinct
@@ -59,10 +59,13 @@ class Column:
 
     def missed(self, part: Partition) -> sparse.csr_array | None:
         """Return the residual of a partition's functions over the finest vertices; None if zero."""
-        if part not in self._missed and self.finest.refines(part):
+        if part not in self._missed and not self._sampled and self.finest.refines(part):
             self._missed[part] = None
         elif part not in self._missed:
-            left = self.finest.missed_of(part)
+            if self._sampled:
+                left = sparse.csr_array(self._projected(part.over(self.finest).toarray()))
+            else:
+                left = self.finest.missed_of(part)
             left.data[np.abs(left.data) < NEGLIGIBLE] = 0
             left.eliminate_zeros()
             self._missed[part] = left if left.nnz else None
@@ -133,6 +136,20 @@ def column_of(parts: frozenset[Partition], exceptions: Exceptions = ()) -> Colum
     return Column(parts, exceptions)
 
 
+def _finest(parts: Sequence[Partition]) -> tuple[Partition, bool]:
+    """Return vertices over which all parts' functions are known, and whether at some values only.
+
+    Functions are known at some values alone where they are curved along a wide column, and no part
+    tells everything apart: then there is no fine residual.
+    """
+    if len(parts) > 1 and any(part.is_curved for part in parts):
+        *others, last = parts
+        some = None if all(last.refines(part) for part in others) else sampled(parts)
+        if some is not None:
+            return some, True
+    return common(parts), False
+
+
 def _extended(basis: Floats, functions: Floats) -> Floats:
     """Return an orthonormal basis of the span of both, its first vectors kept."""
     count = basis.shape[1]
@@ -140,5 +157,7 @@ def _extended(basis: Floats, functions: Floats) -> Floats:
     for _ in range(2):  # Once more, for what rounding left.
         left = left - (left @ basis.T / count) @ basis
     q, r, _ = qr(left.T, mode="economic", pivoting=True)
-    rank = int((np.abs(np.diag(r)) > NEGLIGIBLE * max(1.0, float(np.abs(functions).max()))).sum())
+    # Functions of length about 1 under the inner product are as long as sqrt(count) here.
+    least = NEGLIGIBLE * math.sqrt(count) * max(1.0, float(np.abs(functions).max()))
+    rank = int((np.abs(np.diag(r)) > least).sum())
     return np.vstack([basis, q[:, :rank].T * math.sqrt(count)])

@@ -172,8 +172,12 @@ def _merged(table: Factor, kept: Collection[str]) -> Factor:
 def _shape(columns: Mapping[str, _Column], limits: Limits) -> list[int]:
     """Return the number of vertices of every column, unless they are too many together."""
     shape = [column.part.size for column in columns.values()]
-    if math.prod(shape) > limits.block_cells:
-        raise TooManyCellsError(tuple(columns), math.prod(shape), limits.block_cells, "block_cells")
+    cells = math.prod(shape)
+    too_fine = math.prod(column.part.denominator for column in columns.values()) >= 2**62
+    if too_fine:  # Two functions such as LN(a) * SQRT(b): their steps cannot be multiplied.
+        cells = math.prod(column.part.values for column in columns.values())
+    if too_fine or cells > limits.block_cells:
+        raise TooManyCellsError(tuple(columns), cells, limits.block_cells, "block_cells")
     return shape
 
 
