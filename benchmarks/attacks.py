@@ -38,6 +38,7 @@ RECORDS = {
     "NaN": ["NaN", "a number that is none"],
     "infinities": ["infinity", "minus infinity"],
     "huge numbers": ["huge numbers", "negative numbers", "very many digits", "a number of 100,000"],
+    "tiny numbers": ["tiny"],
     "dates out of range": ["the last date", "the first date", "an infinite date", "a date out of"],
     "quotes and line ends": ["quotes", "an open quote", "a quoted line end", "line ends"],
     "NUL bytes": ["NUL bytes"],

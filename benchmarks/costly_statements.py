@@ -20,9 +20,9 @@ import sys
 import time
 from datetime import date
 
+from sqlmadp.bind.bind import bind_all, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import Error
-from sqlmadp.sql.bind import bind_all, cuts
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain, PublicTable
 

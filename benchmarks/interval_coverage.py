@@ -16,14 +16,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.answer.result import WITHIN
+from sqlmadp.answer.sizes import INTERVAL
+from sqlmadp.bind.bind import bind_all
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Collective
 from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.private.noise import add_discrete_laplace, noise_scale
 from sqlmadp.solve.products import solution_of
-from sqlmadp.sql.bind import bind_all
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.rows import Rows
@@ -92,7 +92,7 @@ def main() -> None:
         estimate = solution.estimate(noisy)
         for number, (_, rows) in enumerate(asking):
             answers = np.rint(estimate.answers(rows))
-            inside[number] += np.abs(answers - truths[number]) <= WITHIN * errors[number]
+            inside[number] += np.abs(answers - truths[number]) <= INTERVAL * errors[number]
     for (name, rows), found in zip(asking, inside, strict=True):
         share = found / releases
         scope = " x ".join(rows.scope) or "the total"

@@ -3,10 +3,10 @@
     python benchmarks/late_analysts.py [--instances 20] [--mechanism waterfilling] [--analysts 8]
 
 Random practical instances, as ``sqlmadp experiment practical`` draws them.  All analysts but the
-last one are released together; the last one joins later with as much epsilon as each of the others.
+last one are released together; the last one joins late with as much epsilon as each of the others.
 For the mechanism of the first release: the total error in units of what the mechanism gives
 everybody at once with the same epsilon in all, the largest change of an earlier analyst's error,
-and the newcomer's error in units of what it is alone.
+and the late analyst's error in units of what it is alone.
 """
 
 import os
@@ -46,7 +46,7 @@ def main() -> None:
     )
     seconds = (time.process_time() - begun) / options.instances
     print(f"{options.mechanism}: {options.instances} instances, {seconds:.2f} s CPU each")
-    titles = ("total / all at once", "largest change of an earlier one", "newcomer / alone")
+    titles = ("total / all at once", "largest change of an earlier one", "late analyst / alone")
     for title, column in zip(titles, found.T, strict=True):
         print(f"  {title:34} median {np.median(column):.3f}  largest {column.max():.9f}")
 

@@ -23,9 +23,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from sqlmadp.answer.processing import Processed, Processing
-from sqlmadp.answer.reconstruct import Estimate, simulated
-from sqlmadp.answer.result import WITHIN
+from sqlmadp.answer.processing import Processed, Processing, unit_noise
+from sqlmadp.answer.reconstruct import Estimate
+from sqlmadp.answer.sizes import DRAWS, INTERVAL
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Collective
 from sqlmadp.mechanism.fairness import noise_variance
@@ -100,7 +100,7 @@ def main() -> None:
         off, errors = np.array(found) - truth, np.array(stated)
         for kind in dict.fromkeys(kinds):
             chosen = kinds == kind
-            inside = np.abs(off[:, chosen]) <= WITHIN * errors[:, chosen]
+            inside = np.abs(off[:, chosen]) <= INTERVAL * errors[:, chosen]
             print(
                 f"{name:14}{kind:24}{chosen.sum():7}{off[:, chosen].mean():9.2f}"
                 f"{np.sqrt((off[:, chosen] ** 2).mean()):9.2f}"
@@ -128,7 +128,8 @@ def timed(cells: int) -> None:
         processed = Processed(processing, [whole, part])
         processed.estimate(values)
         answered = time.process_time()
-        processed.estimate(simulated(values, 2 * float(scale) ** 2))
+        pairs = zip(values, unit_noise([whole, part], DRAWS), strict=True)
+        processed.estimate([own[:, None] + float(scale) * noise for own, noise in pairs])
         print(
             f"{name:14}{whole.size:8,} cells{answered - started:9.3f} s, "
             f"simulated {time.process_time() - answered:9.3f} s",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 
-from sqlmadp.sql.bind import bind_all, cuts
-from sqlmadp.sql.evaluate import Evaluator
+from sqlmadp.bind.bind import bind_all, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain
 

@@ -27,13 +27,13 @@ from statement_generator import Generator, Made
 
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.rows import Desk
+from sqlmadp.bind.bind import BoundQuery, bind, bind_all, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import SqlError
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Collective
 from sqlmadp.private import Ledger, measure
 from sqlmadp.private.engines import Source
-from sqlmadp.sql.bind import BoundQuery, bind, bind_all, cuts
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 
 EPSILON = Fraction(10**9)

@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from people_table import DOMAIN
 from statement_generator import KEYS, PREDICATES, Generator
 
+from sqlmadp.bind.bind import bind, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import Error
-from sqlmadp.sql.bind import bind, cuts
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 
 ALLOWED = 2.0

@@ -21,7 +21,9 @@ from sqlmadp.sql.limits import DEFAULT
 from sqlmadp.sql.read import Reader
 from sqlmadp.sql.sandbox import locked_connection
 from sqlmadp.sql.statements import Statement
+from sqlmadp.table.domain import Column, Domain
 
+DOMAIN = Domain(table="t", columns=(Column(name="a", type="boolean"),))
 OUTSIDE = re.compile(
     r"->|\blambda\b|export_state|recursive|\bcolumns\s*\(|\bsample\b|\bread_\w+|variant|macro"
     r"|\bpivot|positional|\basof\b|\bcopy\b|\bmap\s*\{|\bunnest\b|string_agg|\btuple\b|\brow\s*\(",
@@ -56,7 +58,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="list what is refused")
     given = parser.parse_args()
     all_queries, start = queries(given.folder), time.process_time()
-    reader = Reader(locked_connection(), DEFAULT, {})
+    reader = Reader(locked_connection(), DEFAULT, DOMAIN)
     verdicts: Counter[str] = Counter()
     for sql in all_queries:
         (found,) = reader.read([Statement("duckdb.sql", "q1", sql)])

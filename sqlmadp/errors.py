@@ -35,9 +35,14 @@ For programs every error carries the same three parts:
     hint       what to do now; empty if the message has nothing to add
 """
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import platform
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 LONGEST = 2000
 """Bytes of one message."""
@@ -56,7 +61,7 @@ def shortened(text: str, most: int = LONGEST) -> str:
 
 
 def _narrowed(excerpt: str) -> str:
-    """Return lines that stand below each other without their ends, where they are long."""
+    """Return the lines of an excerpt, cut alike at their ends where they are long."""
     lines = excerpt.splitlines()[:2]
     width = max(map(len, lines), default=0)
     while width and len("\n".join(lines).encode(errors="replace")) > _EXCERPT:
@@ -146,7 +151,7 @@ class StrategyError(InternalError):
 
 
 class UnforeseenError(InternalError):
-    """A mistake in sqlmadp itself; the message is what to send to its authors (`bug_report`)."""
+    """A mistake in sqlmadp itself; the message is what to send to its authors."""
 
     code = "unforeseen"
 
@@ -259,7 +264,7 @@ class InputError(ProgrammingError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__()
-        # Every mistake is told, however many there are; each is short by itself.
+        # Every mistake is listed, however many there are; each is short by itself.
         self.args = ("\n\n".join(str(problem) for problem in self.problems),)
         if self.problems:
             first = self.problems[0]
@@ -276,3 +281,55 @@ class PlanError(InputError):
 
 class SqlError(InputError):
     """Analysts' statements need mending."""
+
+
+# What nobody foresaw: the command line, `Plan.release` and connections pass through `reporting`.
+
+ROOT = Path(__file__).parent
+
+SHOWN_PLACES = 4
+"""Name the last places of an unforeseen exception, where it happened."""
+
+
+def unforeseen(error: BaseException) -> UnforeseenError:
+    """Return the report of an exception that nobody foresaw.
+
+    It names versions, the kind of the exception and the places in sqlmadp's own code that it
+    passed, but no SQL, no name and no value.
+    """
+    from importlib.metadata import version  # noqa: PLC0415 - It loads slowly.
+
+    places = _places(error)
+    kind = type(error).__name__
+    digest = hashlib.sha256(" ".join([kind, *places]).encode()).hexdigest()[:8]
+    versions = f"sqlmadp {version('sqlmadp')}, DuckDB {version('duckdb')}"
+    return UnforeseenError(
+        f"something happened that nobody foresaw: {kind} at {', '.join(places[-SHOWN_PLACES:])} "
+        f"(report {digest}; {versions}, Python {platform.python_version()}). Please send this line "
+        "to the authors: it holds no SQL and no value. If a release was recorded, nothing is lost, "
+        "and running it again is free",
+        context={"report": digest, "places": tuple(places)},
+    )
+
+
+def _places(error: BaseException) -> list[str]:
+    """Return the places in our own code that an exception passed, as ``answer/rows.py:71``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    paths = ((Path(frame.filename), frame.lineno) for frame in frames)
+    own = [f"{path.relative_to(ROOT)}:{line}" for path, line in paths if path.is_relative_to(ROOT)]
+    return own or ["no place of its own"]
+
+
+@contextmanager
+def reporting() -> Iterator[None]:
+    """Let errors on purpose, interrupts and a full machine pass; report whatever else is raised."""
+    try:
+        yield
+    except (Error, OSError, MemoryError, RecursionError):
+        raise
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":  # What DuckDB makes of Ctrl-C.
+            raise
+        raise unforeseen(error) from error
+    except Exception as error:
+        raise unforeseen(error) from error

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from people_table import DOMAIN
 
+from sqlmadp.bind.bind import bind, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import SqlError
 from sqlmadp.sql import limits
-from sqlmadp.sql.bind import bind, cuts
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.hints import CODES
 from sqlmadp.sql.statements import split
 

@@ -1,6 +1,6 @@
 """Conditions and statements as people write them: the many spellings of DuckDB's SQL.
 
-All of them are accepted, and mean what they mean in DuckDB (``tests/sql/test_oracle.py``).
+All of them are accepted, and mean what they mean in DuckDB (``tests/bind/test_oracle.py``).
 """
 
 # ruff: noqa: E501 -- SQL reads better in one line.

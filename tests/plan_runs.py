@@ -23,17 +23,17 @@ from plan_generator import MECHANISMS, Statement, World, toml
 
 import sqlmadp
 from sqlmadp.answer.errors import result_of
-from sqlmadp.answer.processing import Processing
-from sqlmadp.answer.reconstruct import Sums, laplace
+from sqlmadp.answer.processing import Processing, laplace
+from sqlmadp.answer.reconstruct import Sums
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
+from sqlmadp.bind.bind import bind_each, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.cli import main
 from sqlmadp.errors import Error
 from sqlmadp.files.plan import Plan
 from sqlmadp.files.schema import read_schema
 from sqlmadp.private import Ledger
-from sqlmadp.sql.bind import bind_each, cuts
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split_each
 from sqlmadp.table.domain import Domain
 from sqlmadp.table.rows import Rows

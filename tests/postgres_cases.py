@@ -7,16 +7,19 @@
 
 import datetime
 
-TYPES = {
-    "n": "BIGINT",
-    "m": "BIGINT",
-    "x": "DOUBLE",
-    "s": "VARCHAR",
-    "t": "VARCHAR",
-    "d": "DATE",
-    "b": "BOOLEAN",
-}
+from sqlmadp.table.domain import Column, Domain
+
 D = datetime.date
+DOMAIN = Domain(
+    table="p",
+    columns=(
+        *(Column(name=name, type="integer", minimum=-(2**40), maximum=2**40) for name in "nm"),
+        Column(name="x", type="real", minimum=-1e10, maximum=1e10),
+        *(Column(name=name, type="category", values=("a", "b")) for name in "st"),
+        Column(name="d", type="date", minimum=D(1900, 1, 1), maximum=D(2024, 12, 31)),
+        Column(name="b", type="boolean"),
+    ),
+)
 ROWS = [
     (1, 0, 1, 0.0, "", "a", D(2020, 1, 31), True),
     (2, 1, 2, 0.5, "a", "A", D(2020, 2, 29), False),

@@ -17,8 +17,8 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-REQUIRED = bool(os.environ.get("SQLMADP_REQUIRE_SERVICES"))
-"""Set where a missing service is a failure and no reason to skip."""
+REQUIRED = frozenset(os.environ.get("SQLMADP_REQUIRE_SERVICES", "").split())
+"""Services, postgres and spark, whose absence is a failure and no reason to skip."""
 
 
 class MissingServiceError(Exception):

@@ -27,21 +27,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.sql.bound import BoundAggregate, BoundPiece, PrivateBlock
-from sqlmadp.sql.evaluate import Argument
+from sqlmadp.answer.sizes import DIGITS, NEGLIGIBLE
+from sqlmadp.bind.bound import BoundAggregate, BoundPiece, PrivateBlock
+from sqlmadp.bind.evaluate import Argument
 
 Numbers = NDArray[np.float64]
 Column = list[Any]
 """One value per group: a number, text that DuckDB casts to the type, or None for NULL."""
 
 INTEGERS = frozenset({"BIGINT", "HUGEINT", "INTEGER", "UINTEGER", "UBIGINT", "UHUGEINT"})
-
-DIGITS = 13
-"""Keep this many digits of the largest answer of a piece: least squares gets two more right."""
-
-NEGLIGIBLE = 1e-12
-"""Take a sum of squared deviations below this part of the sum of squares to be 0: no digit of the
-difference is left."""
 
 
 def derive(block: PrivateBlock, answers: Sequence[Numbers]) -> list[Column]:

@@ -33,22 +33,16 @@ from scipy import sparse
 from sqlmadp.answer.derived import Column, derive
 from sqlmadp.answer.result import Result, is_number
 from sqlmadp.answer.rows import Desk, Estimated, ResultRows, answers_of
+from sqlmadp.answer.sizes import MAX_RUNS, MIN_DRAWS, SIMULATED_ROWS
+from sqlmadp.bind.bound import BoundAggregate, BoundPiece, BoundQuery, PrivateBlock
+from sqlmadp.bind.linear import Kind
 from sqlmadp.sql.aggregates import LINEAR
-from sqlmadp.sql.bound import BoundAggregate, BoundPiece, BoundQuery, PrivateBlock
-from sqlmadp.sql.linear import Kind
 
 Matrix = NDArray[np.float64]
 Key = tuple[Any, ...]
 """Tells one row of a statement from all others."""
 Errors = dict[str, tuple[float, ...]]
 """By the name of the column: one expected error per row; NaN where it is unknown."""
-
-MOST_ANSWERS = 400
-"""Run a statement with windows, joins or subqueries once per answer up to this many answers."""
-LEAST = 20
-"""Look at no fewer simulated releases than this, however large the result."""
-WORK = 1_000_000
-"""Work through at most this many groups times simulated releases beyond that."""
 
 
 def result_of(
@@ -161,7 +155,7 @@ def exact_errors(query: BoundQuery, estimate: Estimated, desk: Desk) -> Exact:
         left = [place for place in left if not query.local[place]]
     else:
         keys, errors = (), {}
-    if left and sum(term.rows for term in terms) <= MOST_ANSWERS:
+    if left and sum(term.rows for term in terms) <= MAX_RUNS:
         found = _by_answer(query, left, desk)
         if found is not None:
             keys, coefficients = found
@@ -338,7 +332,7 @@ def simulated_errors(
     """
     answers = [answers_of(block, estimate.simulated) for block in query.blocks]
     draws = next((each.shape[1] for own in answers for each in own), 0)
-    draws = min(draws, max(LEAST, WORK // max(1, query.rows)))
+    draws = min(draws, max(MIN_DRAWS, SIMULATED_ROWS // max(1, query.rows)))
     if query.tracked and all(query.local[place] for place in places):
         found = _at_once(query, answers, desk, places, draws)
         groups = [group for (group,) in keys]

@@ -18,9 +18,9 @@ from sqlmadp.answer.errors import by_name, exact_errors
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result, is_number
 from sqlmadp.answer.rows import Desk
+from sqlmadp.bind.bound import BoundQuery
+from sqlmadp.bind.linear import Kind
 from sqlmadp.errors import Error, NotCoveredError, ProgrammingError
-from sqlmadp.sql.bound import BoundQuery
-from sqlmadp.sql.linear import Kind
 from sqlmadp.table.joint import declared
 from sqlmadp.table.rows import Rows
 

@@ -3,11 +3,14 @@
     nonnegative   least squares among estimates with no cell below zero      (`nonnegative`)
     consistent    integers that add up, in all cells of all tables           (`integer_rounding`)
 
-Where one table holds all that was measured it may be large (`one_table`).
+Where one table holds all that was measured it may be large.
 Both work on the estimate that all answers of a reader are worked out from, so whatever a statement
 adds up agrees with every other statement.  They read the measurement and nothing else: they
 spend nothing, change no release, and can be switched on and off at any time.  Under `independent`
 every analyst has an estimate of their own; under every other mechanism there is one for all.
+
+How answers spread is simulated with noise that is no release's: pseudo-random numbers in a fixed
+sequence (SplitMix64, by counter), so that the same release always states the same errors.
 """
 
 from __future__ import annotations
@@ -18,28 +21,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqlmadp.answer.integer_rounding import Tables, running_sums_rounded
-from sqlmadp.answer.nonnegative import NonNegative, largest
-from sqlmadp.answer.one_table import OneTable, TableEstimate
+from sqlmadp.answer.nonnegative import NonNegative, OneTable, TableEstimate, largest
+from sqlmadp.answer.sizes import DRAWS, HEAVY, MAX_CELLS, MAX_ENTRIES, MAX_OF_ONE
 from sqlmadp.errors import UnfitPlanError
 from sqlmadp.solve.products import ProductEstimate, ProductSolution, solution_of
 from sqlmadp.solve.solution import Estimate, Solution
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
-
-MAX_CELLS = 2000
-"""Process several tables while they have at most this many cells in all."""
-
-MAX_OF_ONE = 50_000
-"""Process at most this many cells of a single table that holds all others."""
-
-MAX_ENTRIES = 2**24
-"""Write out products of at most this many numbers."""
-
-HEAVY = 1e4
-"""Give whole counts this many times the weight of what was measured, so that they are met."""
 
 Fitted = Estimate | ProductEstimate | TableEstimate
 """Whatever answers rows."""
@@ -96,6 +88,11 @@ class Processed:
         if key not in self._variances:
             self._variances[key] = self.solution.variances(rows)
         return self._variances[key]
+
+    @cached_property
+    def noise(self) -> Fitted:
+        """The estimates, without any processing, from noise of scale 1 alone, one per release."""
+        return self.solution.estimate(unit_noise(self._blocks, DRAWS))
 
     def estimate(self, values: Sequence[Floats]) -> Fitted:
         """Return the processed estimate from the values of every block."""
@@ -196,3 +193,30 @@ def _too_large(size: int) -> UnfitPlanError:
         "holds all others and each of its cells is measured alone. Leave them out of the plan: "
         "they change no release"
     )
+
+
+def unit_noise(blocks: Sequence[Rows], draws: int) -> list[Floats]:
+    """Return Laplace noise of scale 1 for all values of blocks, one column per release."""
+    starts = np.cumsum([0, *(block.count for block in blocks)])
+    return [
+        np.column_stack([laplace(draw, int(start), block.count) for draw in range(draws)])
+        for start, block in zip(starts, blocks, strict=False)
+    ]
+
+
+def laplace(draw: int, start: int, count: int) -> Floats:
+    """Return ``count`` numbers of the Laplace distribution of scale 1, always the same ones."""
+    uniform = _uniform(np.arange(start, start + count, dtype=np.uint64), draw)
+    centred = uniform - 0.5
+    return np.asarray(-np.sign(centred) * np.log1p(-2 * np.abs(centred)))
+
+
+def _uniform(counter: NDArray[np.uint64], stream: int) -> Floats:
+    """Return numbers strictly between 0 and 1 by SplitMix64 of a counter."""
+    step, first, second = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+    offset = np.uint64((stream + 1) * 0xD1342543DE82EF95 % 2**64)
+    z = counter * np.uint64(step) + offset
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(first)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(second)
+    z = z ^ (z >> np.uint64(31))
+    return ((z >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53

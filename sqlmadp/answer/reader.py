@@ -13,12 +13,13 @@ import duckdb
 
 from sqlmadp.answer.errors import Exact, result_of
 from sqlmadp.answer.processing import Processing
-from sqlmadp.answer.reconstruct import DRAWS, Estimate
+from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
+from sqlmadp.answer.sizes import DRAWS
+from sqlmadp.bind.bind import Binder, BoundQuery
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
-from sqlmadp.sql.bind import Binder, BoundQuery
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.sandbox import explain
 from sqlmadp.sql.statements import Statement

@@ -8,9 +8,7 @@ over all of them the best unbiased estimate.  A query outside their span is refu
 columns or values the release does not tell apart.
 
 The noise of a measurement is known but for its values: independent Laplace of known scale.  A
-*simulated release* adds such noise once more to the stored values, to see how answers spread.  The
-pseudo-random numbers are a fixed sequence (SplitMix64, by counter): the same release always states
-the same errors, and no noise of a release comes from here.
+*simulated release* adds such noise once more to the stored values, to see how answers spread.
 """
 
 from __future__ import annotations
@@ -22,10 +20,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.answer.processing import Fitted, Processed, Processing
+from sqlmadp.answer.processing import Fitted, Processed, Processing, unit_noise
+from sqlmadp.answer.sizes import DRAWS, SHOWN_VALUES
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.private import Measurement
 from sqlmadp.solve.column import NEGLIGIBLE
@@ -37,12 +35,6 @@ from sqlmadp.table.rows import Rows
 Sums = Sequence[tuple[Rows, sparse.csr_array]]
 """Sums of answers, one per row of every matrix: rows, and what each answer to them is multiplied
 by."""
-
-DRAWS = 60
-"""Simulated releases, for errors that are not known exactly."""
-
-SHOWN = 5
-"""Values of a column that a message lists at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +110,22 @@ class Estimate:
         start = self.values
         if self.processing.nonnegative:  # As if the processed estimate were the table.
             start = tuple(self._estimated.answers(block) for block in self.blocks)
-        return self._solved.estimate(simulated(start, self.noise_variance, self.draws))
+        noise = unit_noise(self.blocks, self.draws)
+        pairs = zip(start, noise, strict=True)
+        return self._solved.estimate([own[:, None] + self._scale * each for own, each in pairs])
+
+    @property
+    def _scale(self) -> float:
+        """The scale of Laplace noise."""
+        return math.sqrt(self.noise_variance / 2)
 
     def simulated(self, rows: Rows) -> Floats:
         """Return the answers of simulated releases, one column each (see `draws`)."""
-        return self._simulated.answers(self._covered(rows))
+        rows = self._covered(rows)
+        if self.processing != Processing():
+            return self._simulated.answers(rows)
+        noise = self._solved.noise.answers(rows)[:, : self.draws]
+        return self._estimated.answers(rows)[:, None] + self._scale * noise
 
     def rmse(self, rows: Rows) -> Floats:
         """Return the root of every row's expected squared error.
@@ -134,6 +137,11 @@ class Estimate:
             away = self.simulated(rows) - self.answers(rows)[:, None]
             return np.asarray(np.sqrt((away**2).mean(axis=1)))
         return np.sqrt(self.noise_variance * self._solved.variances(self._covered(rows)))
+
+    def error(self, workload: Sequence[Rows]) -> float:
+        """Return the sum of the variances of a workload's answers, before any post-processing."""
+        [found] = self._solved.solution.errors([workload])
+        return float(self.noise_variance * found)
 
     def sum_rmse(self, parts: Sums) -> Floats:
         """Return the same of sums of answers, exactly, before any post-processing."""
@@ -233,40 +241,8 @@ def _told_together(asked: Partition, known: Partition, column: Column) -> list[s
         return []
     piece = known.pieces[cells.min()]
     members = np.flatnonzero(known.pieces == piece)
-    shown = ", ".join(column.describe(int(cell)) for cell in members[:SHOWN])
-    shown += ", ..." if len(members) > SHOWN else ""
+    shown = ", ".join(column.describe(int(cell)) for cell in members[:SHOWN_VALUES])
+    shown += ", ..." if len(members) > SHOWN_VALUES else ""
     if known.degrees[piece]:
         return [f"the release measures sums over the values {shown} of {column.name!r}, not each"]
     return [f"the release does not tell the values {shown} of {column.name!r} apart"]
-
-
-# Simulated releases.
-
-
-def simulated(values: Sequence[Floats], noise_variance: float, count: int) -> tuple[Floats, ...]:
-    """Return ``values`` with noise added once more, one column per simulated release."""
-    scale = math.sqrt(noise_variance / 2)
-    start, columns = 0, []
-    for value in values:
-        noise = [laplace(draw, start, len(value)) for draw in range(count)]
-        columns.append(value[:, None] + scale * np.column_stack(noise))
-        start += len(value)
-    return tuple(columns)
-
-
-def laplace(draw: int, start: int, count: int) -> Floats:
-    """Return ``count`` numbers of the Laplace distribution of scale 1, always the same ones."""
-    uniform = _uniform(np.arange(start, start + count, dtype=np.uint64), draw)
-    centred = uniform - 0.5
-    return np.asarray(-np.sign(centred) * np.log1p(-2 * np.abs(centred)))
-
-
-def _uniform(counter: NDArray[np.uint64], stream: int) -> Floats:
-    """Return numbers strictly between 0 and 1 by SplitMix64 of a counter."""
-    step, first, second = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-    offset = np.uint64((stream + 1) * 0xD1342543DE82EF95 % 2**64)
-    z = counter * np.uint64(step) + offset
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(first)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(second)
-    z = z ^ (z >> np.uint64(31))
-    return ((z >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53

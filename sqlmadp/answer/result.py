@@ -10,8 +10,6 @@ pyarrow, pandas and polars are imported when they are asked for and not before. 
 an Arrow stream too (``__arrow_c_stream__``), so libraries that know Arrow read it as it is.
 
 Every form can have the standard error and the 95% interval of each answer in columns of their own.
-The interval is the answer plus and minus 2.04 standard errors.  Single Laplace noise lies inside
-with probability 0.944, and a sum of many, which is nearly normal, with 0.959.
 """
 
 from __future__ import annotations
@@ -28,19 +26,14 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import msgspec
 
+from sqlmadp.answer.sizes import INTERVAL, SHOWN_ROWS
 from sqlmadp.errors import OperationalError
-from sqlmadp.sql.sandbox import quote
+from sqlmadp.sql.tree import quote
 
 if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
-
-WITHIN = 2.04
-"""Standard errors on either side of an answer that a 95% interval takes in."""
-
-SHOWN_ROWS = 20
-"""Rows of a long table that are shown."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +227,7 @@ def interval(value: Any, error: float) -> tuple[float | None, float | None]:
     """Return the 95% interval of an answer; None where there is no answer or no error."""
     if value is None or math.isnan(error):
         return None, None
-    return float(value) - WITHIN * error, float(value) + WITHIN * error
+    return float(value) - INTERVAL * error, float(value) + INTERVAL * error
 
 
 def is_number(kind: str) -> bool:
@@ -300,45 +293,47 @@ def encode(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2)
 
 
-def write_results(results: Mapping[str, Mapping[str, Result]], folder: Path, form: str) -> None:
+def write_results(results: Mapping[str, Mapping[str, Result]], folder: Path, *forms: str) -> None:
     """Write all results of all analysts, each to ``folder/analyst/query.form``."""
     written: dict[int, Path] = {}
     with duckdb.connect(":memory:") as connection:
         for analyst, own in results.items():
             for name, result in own.items():
-                path = folder / analyst / f"{name}.{form}"
-                _write_result(result, path, connection, like=written.get(id(result)))
+                path = folder / analyst / name
+                _write_result(result, path, forms, connection, like=written.get(id(result)))
                 written.setdefault(id(result), path)
 
 
 def _write_result(
-    result: Result, path: Path, connection: duckdb.DuckDBPyConnection, like: Path | None
+    result: Result,
+    path: Path,
+    forms: Sequence[str],
+    connection: duckdb.DuckDBPyConnection,
+    like: Path | None,
 ) -> None:
-    """Write a result to ``path`` in the format of its suffix, whole or not at all.
+    """Write a result to ``path`` in every form, each file whole or not at all.
 
-    ``like`` is a file that holds it already.
+    ``like`` is the path of files that hold it already.
     """
-    aside = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if like is not None:
-            shutil.copyfile(like, aside)
-        elif path.suffix == ".json":
-            aside.write_bytes(encode(as_json(result)) + b"\n")
-        else:
-            _copy(result.relation(connection), aside, path.suffix[1:])
-        os.replace(aside, path)
-    except (OSError, duckdb.IOException) as error:
-        reason = error.strerror if isinstance(error, OSError) else "DuckDB cannot write there"
-        message = f"cannot write {str(path)!r} ({reason}); the release is stored, so run it again"
-    else:
-        return
-    aside.unlink(missing_ok=True)
-    raise OperationalError(f"{message} with another --out: it spends nothing")
-
-
-def _copy(rows: duckdb.DuckDBPyRelation, path: Path, form: str) -> None:
-    if form == "csv":
-        rows.write_csv(str(path), header=True)
-    else:
-        rows.write_parquet(str(path))
+    rows = None
+    for form in forms:
+        file = Path(f"{path}.{form}")
+        aside = file.with_name(f".{file.name}.part")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if like is not None:
+                shutil.copyfile(f"{like}.{form}", aside)
+            elif form == "json":
+                aside.write_bytes(encode(as_json(result)) + b"\n")
+            else:
+                rows = rows or result.relation(connection)
+                write = rows.write_csv if form == "csv" else rows.write_parquet
+                write(str(aside))
+            os.replace(aside, file)
+        except (OSError, duckdb.IOException) as error:
+            reason = error.strerror if isinstance(error, OSError) else "DuckDB cannot write there"
+            aside.unlink(missing_ok=True)
+            raise OperationalError(
+                f"cannot write {str(file)!r} ({reason}); the release is stored, so run it again "
+                "with another --out: it spends nothing"
+            ) from None

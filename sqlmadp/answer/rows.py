@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sqlmadp.answer.derived import Column, derive
 from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reconstruct import Sums
+from sqlmadp.bind.bound import BoundQuery, PrivateBlock
 from sqlmadp.errors import OperationalError
-from sqlmadp.sql.bound import BoundQuery, PrivateBlock
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.sandbox import (
     TooSlowError,
@@ -27,8 +27,8 @@ from sqlmadp.sql.sandbox import (
     interrupted,
     load_public,
     locked_connection,
-    quote,
 )
+from sqlmadp.sql.tree import quote
 from sqlmadp.table.rows import Rows
 
 Matrix = NDArray[np.float64]

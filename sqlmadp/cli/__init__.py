@@ -14,10 +14,9 @@ from typing import Any, NoReturn
 
 import click
 
-from sqlmadp.cli import audit, experiment, init, ledger, plan, query, release, report, schema
+from sqlmadp.cli import experiment, files, ledger, plan, query, release
 from sqlmadp.cli.options import INTERRUPTED, remember
-from sqlmadp.errors import Error
-from sqlmadp.release.bug_report import unforeseen
+from sqlmadp.errors import Error, unforeseen
 
 DEBUG = "sqlmadp.debug"
 AGAIN = "; if a release was recorded, running it again returns the same answers and spends nothing"
@@ -86,7 +85,7 @@ def main() -> None:
 
 
 def _debug_option() -> click.Option:
-    """Return an option that every command has, and that no command is told of."""
+    """Return an option that every command has, and that no command sees."""
 
     def note(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         if value:
@@ -110,8 +109,8 @@ def _with_debug(command: click.Command) -> None:
 
 
 _COMMANDS: tuple[click.Command, ...] = (
-    *(init.init, plan.check, plan.plan, query.staged, release.release, query.query),
-    *(report.report, ledger.ledger, audit.audit, experiment.experiment, schema.schema),
+    *(files.init, plan.check, plan.plan, query.staged, release.release, query.query),
+    *(release.report, ledger.ledger, experiment.audit, experiment.experiment, files.schema),
 )
 for _command in _COMMANDS:
     _with_debug(_command)

@@ -1,17 +1,26 @@
-"""The ``experiment`` command: arguments in, files and a table out."""
+"""``sqlmadp experiment`` and ``sqlmadp audit``: what needs no plan."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sqlmadp.cli.options import INTERRUPTED, MechanismName, positive_number
+from sqlmadp.cli.options import (
+    INTERRUPTED,
+    JSON,
+    QUIET,
+    MechanismName,
+    positive_number,
+    print_json,
+)
 
 Command = Callable[..., None]
+Option = Callable[[Command], Command]
 
 
 @click.group()
@@ -24,62 +33,33 @@ def experiment() -> None:
     """
 
 
-def _whole(
-    *names: str, least: int, default: int, words: str, most: int | None = None, shown: str = ""
-) -> Callable[[Command], Command]:
+def _whole(words: str, *names: str, least: int, default: int, most: int | None = None) -> Option:
     """Return an option that takes a whole number."""
-    return click.option(
-        *names,
-        type=click.IntRange(least, most),
-        default=default,
-        show_default=shown or True,
-        help=words,
-    )
+    kind = click.IntRange(least, most)
+    return click.option(*names, type=kind, default=default, show_default=True, help=words)
 
 
-def _options(command: Command) -> Command:
-    """Add what all experiments have in common."""
-    for option in reversed(
-        (
-            _whole(
-                *("--instances", "-t"),
-                least=1,
-                default=100,
-                words="Random sets of workloads to draw.",
-            ),
-            _whole(
-                "--seed",
-                least=0,
-                default=0,
-                words="Of the draw; the same seed gives the same instances.",
-            ),
-            _whole(
-                "--analysts",
-                least=2,
-                default=20,
-                words="Analysts of an instance at most; at least 2.",
-            ),
-            _whole(
-                "--jobs",
-                least=1,
-                default=os.cpu_count() or 1,
-                shown="number of processors",
-                words="Processes; each works on one instance at a time.",
-            ),
-            click.option(
-                "--out",
-                type=click.Path(path_type=Path, file_okay=False),
-                show_default="experiment-NAME",
-                help="Folder of results, table and plots.",
-            ),
-            click.option("--json", "as_json", is_flag=True, help="Output JSON."),
-            click.option("--quiet", "-q", is_flag=True, help="Hide progress and notes."),
-        )
-    ):
-        command = option(command)
-    return command
-
-
+COMMON: tuple[Option, ...] = (
+    _whole("Random sets of workloads to draw.", "--instances", "-t", least=1, default=100),
+    _whole("Of the draw; the same seed gives the same instances.", "--seed", least=0, default=0),
+    _whole("Analysts of an instance at most; at least 2.", "--analysts", least=2, default=20),
+    click.option(
+        "--jobs",
+        type=click.IntRange(1),
+        default=os.cpu_count() or 1,
+        show_default="number of processors",
+        help="Processes; each works on one instance at a time.",
+    ),
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        show_default="experiment-NAME",
+        help="Folder of results, table and plots.",
+    ),
+    JSON,
+    QUIET,
+)
+"""What all experiments have."""
 MECHANISM = click.option(
     "--mechanism",
     "mechanisms",
@@ -87,39 +67,39 @@ MECHANISM = click.option(
     type=MechanismName(),
     help="Compare only this mechanism; may be given several times. All of them otherwise.",
 )
+CELLS = _whole("Cells of practical instances: a power of 2.", "--cells", least=4, default=64)
+WAY = _whole("Columns of each marginal.", "--way", least=0, default=1)
+ATTRIBUTES = _whole("Columns of two values.", "--attributes", least=1, most=12, default=8)
+FEWER = _whole("Columns of two values, of marginals.", "--attributes", least=1, most=8, default=4)
 
 
-def _epsilon(default: str) -> Callable[[Command], Command]:
-    return click.option(
+def _options(*own: Option, epsilon: str = "1") -> Option:
+    """Return a decorator that adds an experiment's own options, epsilon, and what all have."""
+    given: Option = click.option(
         "--epsilon",
-        default=default,
+        default=epsilon,
         show_default=True,
         metavar="NUMBER",
         help="The privacy loss of all analysts together.",
     )
 
+    def add(command: Command) -> Command:
+        for option in reversed((*own, given, *COMMON)):
+            command = option(command)
+        return command
 
-def _sizes(command: Command) -> Command:
-    way = _whole("--way", least=0, default=1, words="Columns of each marginal.")
-    attributes = _whole("--attributes", least=1, most=12, default=8, words="Columns of two values.")
-    return attributes(way(command))
+    return add
 
 
 @experiment.command()
-@_whole("--cells", least=4, default=64, words="A power of 2.")
-@_epsilon("1")
-@MECHANISM
-@_options
+@_options(CELLS, MECHANISM)
 def practical(**given: Any) -> None:
     """Race tables, identity, total, prefix sums, a hierarchy and custom queries over one column."""
     _run("practical", given)
 
 
 @experiment.command()
-@_sizes
-@_epsilon("1")
-@MECHANISM
-@_options
+@_options(ATTRIBUTES, WAY, MECHANISM)
 def marginals(**given: Any) -> None:
     """Marginals over columns of two values."""
     _run("marginals", given)
@@ -131,10 +111,11 @@ def marginals(**given: Any) -> None:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A public CSV file: one line per value, its number of records last. Made up otherwise.",
 )
-@_whole("--samples", least=2, default=200, words="Simulated releases for each expected error.")
-@_epsilon("0.01")
-@MECHANISM
-@_options
+@_options(
+    _whole("Simulated releases for each expected error.", "--samples", least=2, default=200),
+    MECHANISM,
+    epsilon="0.01",
+)
 def nonlinear(data: Path | None, **given: Any) -> None:
     """Mean, median and percentiles of a column; errors are simulated from data."""
     from sqlmadp.experiment.instances import invented_counts, read_counts  # noqa: PLC0415
@@ -144,9 +125,7 @@ def nonlinear(data: Path | None, **given: Any) -> None:
 
 
 @experiment.command()
-@_sizes
-@_epsilon("1")
-@_options
+@_options(ATTRIBUTES, WAY)
 def tolerance(**given: Any) -> None:
     """Waterfilling on marginals, at several tolerances."""
     _run("tolerance", given | {"mechanisms": ()})
@@ -165,12 +144,7 @@ def tolerance(**given: Any) -> None:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The analysts of a plan instead, as a single instance. No record is read.",
 )
-@_whole("--cells", least=4, default=64, words="Cells of practical instances: a power of 2.")
-@_whole("--attributes", least=1, most=8, default=4, words="Columns of two values, of marginals.")
-@_whole("--way", least=0, default=1, words="Columns of each marginal.")
-@_epsilon("1")
-@MECHANISM
-@_options
+@_options(CELLS, FEWER, WAY, MECHANISM)
 def misreport(on: str, plan: Path | None, **given: Any) -> None:
     """Measure what an analyst gains by handing in other queries than they want answered.
 
@@ -188,7 +162,7 @@ def _run(name: str, given: dict[str, Any]) -> None:
     from sqlmadp.experiment.instances import Settings  # noqa: PLC0415
     from sqlmadp.experiment.run import run  # noqa: PLC0415
     from sqlmadp.mechanism import MECHANISMS  # noqa: PLC0415
-    from sqlmadp.show.progress import counted  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
 
     instances, jobs, quiet = given.pop("instances"), given.pop("jobs"), given.pop("quiet")
     folder, as_json = given.pop("out") or Path(f"experiment-{name}"), given.pop("as_json")
@@ -200,8 +174,14 @@ def _run(name: str, given: dict[str, Any]) -> None:
         **given,
     )
     try:
-        with counted("instances", quiet=quiet) as shown:
-            results = run(settings, instances=instances, folder=folder, jobs=jobs, progress=shown)
+        with stages(1, quiet=quiet) as shown:
+            results = run(
+                settings,
+                instances=instances,
+                folder=folder,
+                jobs=jobs,
+                progress=shown.part("instances"),
+            )
     except KeyboardInterrupt:
         click.echo("\ninterrupted; what was done is kept: run it again to go on", err=True)
         click.get_current_context().exit(INTERRUPTED)
@@ -215,11 +195,39 @@ def _run(name: str, given: dict[str, Any]) -> None:
     (folder / f"{name}.txt").write_text(f"{title}\n{table}\n", encoding="utf-8")
     (folder / f"{name}.svg").write_text(plots(title, results), encoding="utf-8")
     if as_json:
-        from sqlmadp.answer.result import encode  # noqa: PLC0415
-        from sqlmadp.show.json import versioned  # noqa: PLC0415
-
-        click.echo(encode(versioned(figures(name, results))))
+        print_json(figures(name, results))
     else:
         click.echo(f"{title}\n{table}")
     if not quiet:
         click.echo(f"written: {folder / name}.jsonl, .txt and .svg", err=True)
+
+
+@click.command()
+@click.option(
+    "--measurements",
+    type=click.IntRange(min=2_000),
+    default=200_000,
+    show_default=True,
+    help="Measurements of each of two neighbouring tables, in every case.",
+)
+@JSON
+@QUIET
+def audit(measurements: int, as_json: bool, quiet: bool) -> None:
+    """Test the privacy guarantee empirically on synthetic tables.
+
+    Fails if the noise does not hide a record. Measures neighbouring tables very many times
+    through the code that releases use, and works out a lower bound on epsilon that the results
+    prove. No plan, no private table and no ledger of yours is touched. Takes some minutes.
+    """
+    from sqlmadp.audit import report as auditing  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
+
+    with stages(1, quiet=quiet) as progress:
+        report = auditing.audit(measurements, progress=progress.part("measuring"))
+    if as_json:
+        print_json(auditing.audit_figures(report))
+    else:
+        auditing.show_audit(report)
+    for problem in report.problems:
+        click.echo(problem, err=True)
+    sys.exit(1 if report.problems else 0)

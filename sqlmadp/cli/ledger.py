@@ -78,7 +78,7 @@ def verify(path: Path, as_json: bool, quiet: bool) -> None:
 def _check_note(plan: Plan, ledger: Ledger) -> None:
     """Raise LedgerError if the plan's table is charged to another ledger, or to a later one."""
     from sqlmadp.private.ledger_binding import check_binding  # noqa: PLC0415
-    from sqlmadp.release.check import source_identity  # noqa: PLC0415
+    from sqlmadp.release.bound_plan import source_identity  # noqa: PLC0415
 
     try:
         identity = source_identity(plan)

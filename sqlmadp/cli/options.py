@@ -143,9 +143,9 @@ def _press(number: int, frame: FrameType | None) -> NoReturn:
 def stop_on_interrupt(progress: Callable[[str], None]) -> Callable[[str], None]:
     """Wrap a progress callback so that no new stage starts after Ctrl-C."""
 
-    def told(stage: str) -> None:
+    def report(stage: str) -> None:
         if _pressed.is_set():
             raise KeyboardInterrupt
         progress(stage)
 
-    return told
+    return report

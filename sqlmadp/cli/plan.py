@@ -71,20 +71,21 @@ def check(path: Path, deep: bool, *, skip_refused: bool, as_json: bool, quiet: b
 )
 @click.option("--compare", is_flag=True, help="Show all mechanisms side by side.")
 @click.option("--explain", is_flag=True, help="Show which caps on errors bind, and their cost.")
-@click.option("--without", multiple=True, metavar="NAME", help="What if this analyst left?")
+@click.option("--without", multiple=True, metavar="NAME", help="Preview without this analyst.")
 @click.option(
-    "--with", "joining", multiple=True, metavar="NAME=FILE", help="What if this analyst joined?"
+    "--with", "joining", multiple=True, metavar="NAME=FILE", help="Preview with one more analyst."
 )
 @click.option(
-    "--share", "shares", multiple=True, metavar="NAME=SHARE", help="What if the share were this?"
+    "--share", "shares", multiple=True, metavar="NAME=SHARE", help="Preview with another share."
 )
-@click.option("--epsilon", metavar="NUMBER", help="What if epsilon were this?")
+@click.option("--epsilon", metavar="NUMBER", help="Preview with another epsilon.")
 @click.option(
     "--target-rmse",
     "targets",
     multiple=True,
     metavar="QUERY=RMSE",
-    help="Show the least epsilon that meets this error; 'analyst.query' names one analyst's.",
+    help="Show the least epsilon with which every count and sum of the query meets this error; "
+    "'query.column' names one column, 'analyst.query' one analyst's.",
 )
 @SKIP_REFUSED
 @JSON

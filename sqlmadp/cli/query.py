@@ -49,7 +49,7 @@ def query(
     name' takes it back. Where the plan was changed after a release and --analyst is not given, the
     statement is answered from that release. Reads no record.
     """
-    from sqlmadp.release.explain import explain_text  # noqa: PLC0415
+    from sqlmadp.release.preview import explain_text  # noqa: PLC0415
     from sqlmadp.show.json import query_figures, result_figures  # noqa: PLC0415
     from sqlmadp.show.progress import stages  # noqa: PLC0415
     from sqlmadp.show.text import show_explained, show_meaning, show_result  # noqa: PLC0415
@@ -86,11 +86,16 @@ def _answered(
 
     try:
         done = plan.released(notice=notice)
-    except NotReleasedError:
-        found = None if analyst else answered_before(plan, sql, dialect=dialect)
+    except NotReleasedError as error:
+        found = answered_before(plan, sql, dialect=dialect)  # Raises the statement's own mistakes.
         if found is None:
             raise
         time, done, result = found
+        if analyst is not None:
+            raise NotReleasedError(
+                f"{error}\nThe plan has changed since its release of {time}, which answers this "
+                "statement: ask again without --analyst"
+            ) from None
         notice(f"note: the plan has changed since; answered from the release of {time}")
         return done, result
     return done, done.query(sql, analyst, dialect=dialect)

@@ -1,4 +1,4 @@
-"""``sqlmadp release``: answers, once for epsilon and then free."""
+"""``sqlmadp release`` and ``sqlmadp report``: answers, once for epsilon and then free."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from sqlmadp.cli.options import (
     PLAN,
     QUIET,
     SKIP_REFUSED,
+    MechanismName,
+    analysts_of_the_plan,
     notices,
     print_json,
     print_notes,
@@ -138,3 +140,53 @@ def _dry_run(opened: Plan, *, as_json: bool, quiet: bool) -> None:
         print_json(dry_run_figures(found))
     else:
         show_dry_run(found)
+
+
+@click.command()
+@PLAN
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="report.html",
+    show_default=True,
+    help="The file to write.",
+)
+@click.option(
+    "--analyst",
+    metavar="NAME",
+    shell_complete=analysts_of_the_plan,
+    help="Write only what this analyst may see.",
+)
+@click.option(
+    "--mechanism",
+    "mechanisms",
+    multiple=True,
+    type=MechanismName(),
+    help="Compare the plan's mechanism with this one; may be given several times.",
+)
+@click.option("--compare", is_flag=True, help="Compare the plan's mechanism with all others.")
+@QUIET
+def report(
+    path: Path,
+    out: Path,
+    analyst: str | None,
+    *,
+    mechanisms: tuple[str, ...],
+    compare: bool,
+    quiet: bool,
+) -> None:
+    """Write one page that explains the release.
+
+    What was asked, what it costs, who gets what, and why that is fair; before a release it is
+    a preview, afterwards it has the rows. The page needs no network and no other file. Reads no
+    record and spends nothing.
+    """
+    from sqlmadp.mechanism import MECHANISMS  # noqa: PLC0415
+    from sqlmadp.show.progress import stages  # noqa: PLC0415
+    from sqlmadp.show.report import write_report  # noqa: PLC0415
+
+    opened = Plan.open(path)
+    mechanisms = tuple(MECHANISMS) if compare else mechanisms
+    with stages(5 + len(mechanisms), quiet=quiet) as progress:
+        write_report(opened, out, analyst=analyst, mechanisms=mechanisms, progress=progress)
+    click.echo(out)

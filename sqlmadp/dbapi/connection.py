@@ -23,17 +23,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn
+from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 
 from sqlmadp import errors
 from sqlmadp.answer.result import Result
 from sqlmadp.dbapi.cursor import Answered, Cursor, Executed, Pending
 from sqlmadp.dbapi.session import Session, probed
-from sqlmadp.errors import InterfaceError, NotSupportedError, ProgrammingError
+from sqlmadp.errors import InterfaceError, NotSupportedError, ProgrammingError, reporting
 from sqlmadp.files.plan import Plan
-from sqlmadp.release.bug_report import reporting
 from sqlmadp.release.certificate import Certificate
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import (
@@ -46,6 +46,9 @@ from sqlmadp.sql.statements import (
     with_parameters,
     withdrawn,
 )
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 MAX_COPIED = 300
 """Repeat statements of at most this many characters in a message, to be copied."""
@@ -65,9 +68,9 @@ def connect(
     ``dialect`` is that of the SQL on this connection; the plan's own otherwise.  With ``errors``
     three columns follow every answer ``n`` in all rows: n_stderr, its standard error, and n_low and
     n_high, the ends of its 95% interval.  ``stage=False`` is for tools that commit by themselves:
-    ``commit`` does nothing then, and only ``HAND IN`` hands a statement in.  ``progress`` is told
-    the name of each stage of what can take long, expected errors before the release; True shows a
-    bar, in notebooks too.
+    ``commit`` does nothing then, and only ``HAND IN`` hands a statement in.  ``progress`` is called
+    with the name of each stage of what can take long, expected errors before the release; True
+    shows a bar, in notebooks too.
     """
     path = plan.path if isinstance(plan, Plan) else Path(plan)
     return Connection(path, analyst, dialect, errors=errors, stage=stage, progress=progress)
@@ -76,6 +79,19 @@ def connect(
 def _no_two_phases(*_: object) -> NoReturn:
     """Raise NotSupportedError."""
     raise NotSupportedError("there are no transactions in two phases; use commit and rollback")
+
+
+def _exclusive(
+    method: Callable[Concatenate[Connection, P], R],
+) -> Callable[Concatenate[Connection, P], R]:
+    """Run a method under the connection's lock, and report what nobody foresaw."""
+
+    @wraps(method)
+    def run(self: Connection, /, *given: P.args, **named: P.kwargs) -> R:
+        with self._lock, reporting():
+            return method(self, *given, **named)
+
+    return run
 
 
 class Connection:
@@ -122,65 +138,65 @@ class Connection:
         """Execute a statement on a new cursor, and return the cursor."""
         return self.cursor().execute(operation, parameters)
 
+    @_exclusive
     def hand_in(self, operation: str, parameters: Parameters | None = None) -> Result:
         """Hand a statement in, as ``HAND IN`` does, and return all that was handed in.
 
         Its name is that of a ``-- name: ...`` in front of it, or staged_1, staged_2, ...
         """
-        with self._lock, reporting():
-            session = self._open()
-            return session.hand_in([self._statement(session, operation, parameters)])
+        session = self._open()
+        return session.hand_in([self._statement(session, operation, parameters)])
 
+    @_exclusive
     def staged(self) -> Result:
         """List the analyst's statements: name, state, file and text.
 
         What is staged on this connection, and not handed in, comes after it, without a file.
         """
-        with self._lock, reporting():
-            return self._open().staged(more=self._staged)
+        return self._open().staged(more=self._staged)
 
+    @_exclusive
     def withdraw(self, name: str) -> Result:
         """Take back a statement that was handed in from a connection, and return what is left.
 
         Nothing can be withdrawn from a release that has been made: OperationalError.
         """
-        with self._lock, reporting():
-            return self._open().withdraw(name)
+        return self._open().withdraw(name)
 
+    @_exclusive
     def commit(self) -> None:
         """Hand in what is staged, all of it or, with an error, none of it.
 
         What was refused stays staged; `rollback` discards it.
         """
-        with self._lock, reporting():
-            session = self._open()
-            self.messages.clear()
-            if self._staged:
-                session.hand_in(self._staged)
-                self._tell("handed in")
+        session = self._open()
+        self.messages.clear()
+        if self._staged:
+            session.hand_in(self._staged)
+            self._note("handed in")
 
+    @_exclusive
     def rollback(self) -> None:
         """Discard what is staged; `withdraw` takes back what was handed in."""
-        with self._lock:
-            self._open()
-            self._discard()
+        self._open()
+        self._discard()
 
+    @_exclusive
     def close(self) -> None:
         """Close the connection and discard what is staged; closing it again does nothing.
 
         What was handed in stays.
         """
-        with self._lock:
-            if self._session is not None:
-                self._discard()
-            self._session = None
+        if self._session is not None:
+            self._discard()
+        self._session = None
 
     def _discard(self) -> None:
         self.messages.clear()
         if self._staged:
-            self._tell("discarded, and not handed in")
+            self._note("discarded, and not handed in")
 
-    def _tell(self, what: str) -> None:
+    def _note(self, what: str) -> None:
         """Say what became of the statements that were staged, and stage none."""
         count = (
             "1 staged statement was"
@@ -210,50 +226,50 @@ class Connection:
         return self._open().analyst
 
     @property
+    @_exclusive
     def released(self) -> bool:
         """Whether the release has been made."""
-        with self._lock, reporting():
-            return self._open().look() is not None
+        return self._open().look() is not None
 
     @property
+    @_exclusive
     def tables(self) -> Mapping[str, tuple[tuple[str, str, bool], ...]]:
         """Return name, DuckDB type and nullability of all columns, by table, the private first."""
-        with self._lock, reporting():
-            return self._open().tables()
+        return self._open().tables()
 
     @property
+    @_exclusive
     def queries(self) -> Mapping[str, str]:
         """Return the analyst's own statements, as handed in, by name."""
-        with self._lock, reporting():
-            return self._open().queries()
+        return self._open().queries()
 
     @property
+    @_exclusive
     def certificate(self) -> Certificate:
         """This analyst's certificate.
 
-        Before the release it is a forecast from the statements handed in so far and those staged
+        Before the release it is a preview from the statements handed in so far and those staged
         on this connection, and computing it can take minutes.
         """
-        with self._lock, reporting():
-            return self._open().certificate(self._staged)
+        return self._open().certificate(self._staged)
 
+    @_exclusive
     def rows(self, query: str) -> Result:
         """Return the rows of the analyst's own query of that name."""
-        with self._lock, reporting():
-            return self._open().rows(query)
+        return self._open().rows(query)
 
+    @_exclusive
     def _execute(self, operations: Sequence[tuple[str, Parameters | None]]) -> list[Executed]:
         """Answer statements, or hand them in or stage them, all or none; for cursors."""
-        with self._lock, reporting():
-            session = self._open()
-            statements = [self._statement(session, *each) for each in operations]
-            asked = [handed_in(statement) for statement in statements]
-            if handing_in := [statement for statement in asked if statement is not None]:
-                return [Answered(session.hand_in(handing_in))]
-            staged = list(self._staged)
-            executed = [self._executed(session, statement, staged) for statement in statements]
-            self._staged = staged
-            return executed
+        session = self._open()
+        statements = [self._statement(session, *each) for each in operations]
+        asked = [handed_in(statement) for statement in statements]
+        if handing_in := [statement for statement in asked if statement is not None]:
+            return [Answered(session.hand_in(handing_in))]
+        staged = list(self._staged)
+        executed = [self._executed(session, statement, staged) for statement in statements]
+        self._staged = staged
+        return executed
 
     def _executed(
         self, session: Session, statement: Statement, staged: list[Statement]
@@ -276,46 +292,46 @@ class Connection:
         answer = session.answer(statement)
         return Answered(answer.with_errors() if self._errors else answer, answer.rmse)
 
+    @_exclusive
     def _with_rows(self, executed: Executed) -> Answered:
         """Return an executed statement with its rows; NotReleasedError if there are none yet."""
         if isinstance(executed, Answered):
             return executed
-        with self._lock, reporting():
-            session = self._open()
-            if session.look() is not None:
-                return self._answered(session, executed.query.statement)
-            raise session.pending(self._standing(executed))
+        session = self._open()
+        if session.look() is not None:
+            return self._answered(session, executed.query.statement)
+        raise session.pending(self._standing(executed))
 
+    @_exclusive
     def _expected_error(self, executed: Executed) -> Mapping[str, tuple[float, ...]]:
-        with self._lock, reporting():
-            session = self._open()
-            if isinstance(executed, Pending) and session.look() is None:
-                return session.expected_error(executed.query, self._staged)
-            return self._with_rows(executed).rmse
+        session = self._open()
+        if isinstance(executed, Pending) and session.look() is None:
+            return session.expected_error(executed.query, self._staged)
+        return self._with_rows(executed).rmse
 
+    @_exclusive
     def _standing(self, executed: Pending) -> str:
         """Return the state of a statement that has no rows yet, and what to type."""
-        with self._lock, reporting():
-            statement = executed.query.statement
-            if self._open().is_handed_in(statement):
-                return "This statement has been handed in."
-            if any(statement.key == staged.key for staged in self._staged):
-                return (
-                    "This statement is staged; connection.commit() hands it in, "
-                    "or write HAND IN before it."
-                )
-            if self._stage:
-                return (
-                    "This statement is no longer staged, and it is not handed in: execute it again "
-                    "and call connection.commit(), or write HAND IN before it."
-                )
-            text = statement.text
-            copied = text if len(text) <= MAX_COPIED and text.isprintable() else "SELECT ..."
+        statement = executed.query.statement
+        if self._open().is_handed_in(statement):
+            return "This statement has been handed in."
+        if any(statement.key == staged.key for staged in self._staged):
             return (
-                "This statement is in order, and it is not handed in: tools commit by themselves, "
-                "so a commit hands in nothing here. EXPLAIN in front of it shows how exact it "
-                f"would be; HAND IN in front of it hands it in:\n    HAND IN {copied}"
+                "This statement is staged; connection.commit() hands it in, "
+                "or write HAND IN before it."
             )
+        if self._stage:
+            return (
+                "This statement is no longer staged, and it is not handed in: execute it again "
+                "and call connection.commit(), or write HAND IN before it."
+            )
+        text = statement.text
+        copied = text if len(text) <= MAX_COPIED and text.isprintable() else "SELECT ..."
+        return (
+            "This statement is in order, and it is not handed in: tools commit by themselves, "
+            "so a commit hands in nothing here. EXPLAIN in front of it shows how exact it "
+            f"would be; HAND IN in front of it hands it in:\n    HAND IN {copied}"
+        )
 
     def _statement(
         self, session: Session, operation: object, parameters: Parameters | None

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlmadp.answer.result import Result, TextTable, number
+from sqlmadp.bind.bind import BoundQuery
 from sqlmadp.errors import Error, InterfaceError, NotSupportedError, Warning
-from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.statements import Parameters
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Cursor:
     """A cursor of PEP 249.  Belongs to one thread at a time."""
 
     arraysize = 1
-    """Rows that ``fetchmany`` returns when it is not told how many."""
+    """Rows that ``fetchmany`` returns unless a number is given."""
     lastrowid = None
     """Always None: nothing is ever inserted."""
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,18 +23,19 @@ from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import Result
 from sqlmadp.answer.rows import Desk
-from sqlmadp.errors import NotReleasedError, OperationalError, ProgrammingError, SqlError
-from sqlmadp.files.analysts import Analyst
+from sqlmadp.bind.bind import Binder, BoundQuery
+from sqlmadp.errors import NotReleasedError, OperationalError, SqlError
+from sqlmadp.files.analysts import Analyst, no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.files.staging import UNNAMED, hand_in, held, new_statements, withdraw
 from sqlmadp.release.bound_plan import BoundPlan, domain_of, own_statements
-from sqlmadp.release.certificate import Certificate, certify, unit_noise
-from sqlmadp.release.explain import explain_statement
-from sqlmadp.release.release import Release, find, select
+from sqlmadp.release.certificate import Certificate
+from sqlmadp.release.history import history_of
+from sqlmadp.release.preview import expected_estimate, explain_statement, preview
+from sqlmadp.release.release import Release, find
 from sqlmadp.release.size_limits import oversized
 from sqlmadp.release.trial import try_statement
-from sqlmadp.show.progress import Report, told
-from sqlmadp.sql.bind import Binder, BoundQuery
+from sqlmadp.show.progress import Report, shown_progress
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import Statement
 
@@ -47,7 +47,7 @@ STAGED_COLUMNS = tuple((name, "VARCHAR") for name in ("name", "state", "file", "
 
 
 @dataclass(frozen=True, eq=False)
-class _Forecast:
+class _Preview:
     """What a release would give if it were made now, as far as one analyst may know."""
 
     asked: BoundPlan
@@ -74,8 +74,7 @@ class Session:
         self._me()
         self._binder = Binder(domain_of(self._plan), self._plan.limits)
         self._desk = Desk(self._plan.limits)
-        self._results = Results()
-        self._forecasts: dict[tuple[str, ...], _Forecast] = {}
+        self._previews: dict[tuple[str, ...], _Preview] = {}
         self.queries()
         self.look()
 
@@ -85,7 +84,7 @@ class Session:
             plan = Plan.open(self.path)
             seen = (plan, _states(plan))
             if seen != self._seen:
-                self._plan, self._forecasts = plan, {}
+                self._plan, self._previews = plan, {}
                 self._me()
                 domain = domain_of(plan)
                 if (domain, plan.limits) != (self._binder.domain, self._binder.limits):
@@ -134,11 +133,7 @@ class Session:
 
     def answer(self, statement: Statement) -> Result:
         """Return the rows of any statement that the release supports."""
-        known = self._results.get(statement.key)
-        if known is None:
-            known = self._released().answer(statement, self.analyst)
-            self._results.put(statement.key, known)
-        return known
+        return self._released().answer(statement, self.analyst)
 
     def is_handed_in(self, statement: Statement) -> bool:
         """Return whether the analyst has handed in a statement, under any name."""
@@ -159,8 +154,8 @@ class Session:
         if self.look() is not None:
             return explain_statement(self._plan, statement, self.analyst)
         self.check(statement)  # What could not be handed in has no error to expect.
-        forecast = self._forecast(staged, statement)
-        return explain(forecast.bound(statement), forecast.estimate)
+        found = self._preview(staged, statement)
+        return explain(found.bound(statement), found.estimate)
 
     def rows(self, name: str) -> Result:
         """Return the rows of the analyst's own query called ``name``."""
@@ -241,8 +236,8 @@ class Session:
 
         That is the error if it and ``staged`` were handed in, and all that is were released now.
         """
-        forecast = self._forecast(staged, query.statement)
-        return expected_error(forecast.bound(query.statement), forecast.estimate)
+        found = self._preview(staged, query.statement)
+        return expected_error(found.bound(query.statement), found.estimate)
 
     def certificate(self, staged: Sequence[Statement]) -> Certificate:
         """Return the analyst's part of the certificate: the release's, or what it would be now.
@@ -252,11 +247,9 @@ class Session:
         release = self.look()
         if release is not None:
             return release.certificate.only(self.analyst)
-        asked = self._forecast(staged).asked
-        with told(self._progress, 1) as report:
-            found = certify(
-                asked, progress=lambda done, total: report(f"certifying: {done} of {total}")
-            )
+        asked = self._preview(staged).asked
+        with shown_progress(self._progress, 1) as report:
+            found = preview(asked, history_of(asked), asked.plan.mechanism, report)
         return found.only(self.analyst)
 
     def pending(self, what: str) -> NotReleasedError:
@@ -271,8 +264,7 @@ class Session:
         for analyst in self._plan.analysts:
             if analyst.name == self.analyst:
                 return analyst
-        names = ", ".join(analyst.name for analyst in self._plan.analysts)
-        raise ProgrammingError(f"no analyst {self.analyst!r} in this plan; there are {names}")
+        raise no_analyst(self.analyst, (analyst.name for analyst in self._plan.analysts))
 
     def _own(self) -> list[Statement]:
         own, problems = own_statements(self._plan, self._me())
@@ -291,31 +283,28 @@ class Session:
             raise self.pending("What was handed in is not measured yet.")
         return release
 
-    def _forecast(
+    def _preview(
         self, staged: Sequence[Statement], asked_about: Statement | None = None
-    ) -> _Forecast:
-        """Forecast a release with these handed in too, the last under any name."""
+    ) -> _Preview:
+        """Preview a release with these handed in too, the last under any name."""
         self.look()
         last = [] if asked_about is None else [replace(asked_about, name=UNNAMED)]
         added = new_statements([*staged, *last], self._own())
         key = tuple(statement.text for statement in added)
-        if key not in self._forecasts:
-            with told(self._progress, 2) as report:
+        if key not in self._previews:
+            with shown_progress(self._progress, 2) as report:
                 report("binding statements")
                 asked = self._sound({self.analyst: added})
-                self._forecasts = {key: _forecast(asked, self.analyst, report)}
-        return self._forecasts[key]
+                self._previews = {key: _preview(asked, self.analyst, report)}
+        return self._previews[key]
 
 
-def _forecast(asked: BoundPlan, analyst: str, report: Report) -> _Forecast:
+def _preview(asked: BoundPlan, analyst: str, report: Report) -> _Preview:
     number = [each.name for each in asked.plan.analysts].index(analyst)
     asked.collective.progress = lambda done, total: report(
         f"selecting a strategy: {done} of {total} analysts"
     )
-    strategy = select(asked)
-    blocks = unit_noise(strategy, asked.epsilon_per_record)
-    read = tuple(blocks[place] for place in strategy.reads[number])
-    return _Forecast(asked, number, Estimate(asked.domain, read, (), noise_variance=1.0))
+    return _Preview(asked, number, expected_estimate(asked, number))
 
 
 def _find(plan: Plan) -> Release | None:
@@ -362,33 +351,3 @@ def probed(text: str, tables: Mapping[str, tuple[tuple[str, str, bool], ...]]) -
         if table.casefold() == name.casefold():
             return Result(tuple((column, kind) for column, kind, _ in columns), (), {})
     return None
-
-
-MOST_RESULTS = 1000
-MOST_ROWS = 200_000
-"""Results and rows that are kept; those not asked for longest go first."""
-
-
-class Results:
-    """The results asked for last, by the dialect and text of their statements."""
-
-    def __init__(self) -> None:
-        self._results: OrderedDict[tuple[str, str], Result] = OrderedDict()
-        self._rows = 0
-
-    def get(self, key: tuple[str, str]) -> Result | None:
-        """Return the rows of a statement, if they are kept."""
-        if key not in self._results:
-            return None
-        self._results.move_to_end(key)
-        return self._results[key]
-
-    def put(self, key: tuple[str, str], result: Result) -> None:
-        """Keep the rows of a statement, and forget others as far as needed."""
-        if len(result) > MOST_ROWS:
-            return
-        self._results[key] = result
-        self._rows += len(result)
-        while len(self._results) > MOST_RESULTS or self._rows > MOST_ROWS:
-            _, forgotten = self._results.popitem(last=False)
-            self._rows -= len(forgotten)

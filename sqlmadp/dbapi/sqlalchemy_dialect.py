@@ -188,7 +188,7 @@ class SqlmadpDialect(default.DefaultDialect):
     def get_pk_constraint(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> ReflectedPrimaryKeyConstraint:
-        """Return an empty key: records are not told apart."""
+        """Return an empty key: records have no key."""
         self._table(connection, table_name, schema)
         return {"constrained_columns": [], "name": None}
 

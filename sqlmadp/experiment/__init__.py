@@ -10,19 +10,5 @@ No data of yours is read.
     compare      mechanisms on plain matrices
     processes    processes that share work out
 
-[PWFM21], and one on misreporting, for every mechanism.
-
-No data of yours is read.
-
-    settings     what is run: sizes, seed, epsilon, mechanisms
-    instances    random sets of workloads, by the paper's description
-    measures     what each mechanism gives on one instance: the paper's measures
-    nonlinear    the same for means and percentiles, by simulation
-    misreport    what an analyst gains by handing in other queries than they want answered
-    run          all instances, in parallel, kept in a file as they come
-    boxplot      the measures as box plots (SVG)
-    show         the measures as a table
-    command      the command line
-
 [PWFM21] Pujol, Wu, Fain, Machanavajjhala, doi:10.14778/3467861.3467870.
 """

@@ -10,12 +10,13 @@ from __future__ import annotations
 import glob
 import os
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from fractions import Fraction
 from pathlib import Path
 
+from sqlmadp.errors import ProgrammingError
 from sqlmadp.files.toml import Table, dotted, exact, is_name, positive, show, suggest
 
 _PARAMETER_TYPES = (str, int, float, date, datetime, time)
@@ -32,7 +33,7 @@ class Analyst:
     An analyst without any hands statements in from a connection.
     """
     share: Fraction
-    """The part of the plan's epsilon that this analyst brings."""
+    """This analyst's part of the plan's epsilon."""
     parameters: Mapping[str, object] = field(default_factory=dict)
     """Values of ``$name`` in the analyst's statements."""
     dialect: str = "duckdb"
@@ -76,6 +77,15 @@ def read_analysts(root: Table, folder: Path, epsilon: Fraction | None) -> tuple[
         )
         for name, share in shares.items()
     )
+
+
+def no_analyst(name: str, known: Iterable[str]) -> ProgrammingError:
+    """Return the error for a name that no analyst of a plan has."""
+    names = list(known)
+    listed = ", ".join(names)
+    hint = suggest(name, names)
+    message = f"no analyst {name!r} in this plan; there are {listed}. {hint}".rstrip(" .")
+    return ProgrammingError(message, hint=hint)
 
 
 def dialect_named(table: Table, default: str = "duckdb") -> str:
@@ -141,19 +151,26 @@ def _check_names(declared: Table) -> None:
 def _shares_of_epsilons(
     root: Table, declared: Table, tables: list[Table], epsilon: Fraction | None
 ) -> dict[str, Fraction]:
-    """Return every analyst's share from what each brings; note what is given twice or missing."""
+    """Return every analyst's share from their epsilons; note what is given twice or missing."""
     brought = {
         table.key[-1]: positive(table, "epsilon") for table in tables if "epsilon" in table.values
     }
-    without = [show(table.key[-1]) for table in tables if "epsilon" not in table.values]
+    others = [table for table in tables if "epsilon" not in table.values]
+    without = [show(table.key[-1]) for table in others]
     if without:
         own = next(show(table.key[-1]) for table in tables if "epsilon" in table.values)
         message = f"has an epsilon for {own}, but none for {', '.join(without)}"
         hint = "Write an epsilon under everyone's name, and none at the top of the plan."
         if (given := exact(root.values.get("epsilon"))) is not None:
+            shares = [
+                exact(each.values.get("share")) or Fraction(1, len(others)) for each in others
+            ]
+            parts = (
+                f'"{given * share}" for {name}' for share, name in zip(shares, without, strict=True)
+            )
             hint += (
                 f" To add {own} to a released plan of epsilon {given}, write what each of the "
-                "others brought: their share of it."
+                f"others had of it: epsilon = {', '.join(parts)}."
             )
         declared.file.report(declared.key, message, code="missing-epsilon", hint=hint)
     for table in tables:
@@ -162,7 +179,7 @@ def _shares_of_epsilons(
     known = {name: each for name, each in brought.items() if each is not None}
     total = sum(known.values(), Fraction(0))
     if "epsilon" in root.values and not without and epsilon not in (None, total):
-        message = f"is {epsilon}, but the analysts bring {total} together"
+        message = f"is {epsilon}, but the analysts' own add up to {total}"
         hint = f'Write epsilon = "{total}", or remove the line.'
         root.report("epsilon", message, code="epsilon-not-sum", hint=hint)
     return {name: each / total for name, each in known.items()}
@@ -185,7 +202,9 @@ def _shares(declared: Table, tables: list[Table]) -> dict[str, Fraction]:
     known = {name: share for name, share in shares.items() if share is not None}
     if len(known) == len(shares) and (total := sum(known.values())) != 1:
         message = f"has shares that sum to {total}; write shares that sum to exactly 1"
-        declared.file.report(declared.key, message, code="shares-not-one")
+        scaled = ", ".join(f'{show(name)} "{share / total}"' for name, share in known.items())
+        hint = f"In the same proportions: {scaled}. Without any share, all are equal."
+        declared.file.report(declared.key, message, code="shares-not-one", hint=hint)
     return known
 
 
@@ -229,7 +248,7 @@ def _named(table: Table, name: str, folder: Path) -> list[Path]:
             return []
         found = _matches(base, pattern)
     if not found:
-        report_missing(table, "queries", name)
+        report_missing(table, "queries", name, base)
     for file in found:
         if not _inside(file, base):
             where = "the folder that it names" if absolute else "the plan's folder"
@@ -268,8 +287,10 @@ def _report_outside(table: Table, name: str, why: str) -> None:
     table.report("queries", message, code="outside-folder")
 
 
-def report_missing(table: Table, key: str, name: str) -> None:
+def report_missing(table: Table, key: str, name: str, folder: Path) -> None:
     """Note that a name or a glob matches no file."""
-    what = "matches no file" if glob.has_magic(name) else "is no file"
+    pattern = glob.has_magic(name)
+    what = "matches no file" if pattern else "is no file"
     message = f"names {show(name)}, which {what}; write a file's path from the plan's folder"
-    table.report(key, message, code="missing-file")
+    near = () if pattern else [each.name for each in (folder / name).parent.glob("*.*")]
+    table.report(key, message, code="missing-file", hint=suggest(Path(name).name, near))

@@ -9,12 +9,13 @@ lists what is missing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from sqlmadp.errors import InputError, Problem, SourceError
+from sqlmadp.files import NOTED_VALUES
 from sqlmadp.files.schema import read_schema
 from sqlmadp.files.toml import dotted, show
 from sqlmadp.private.engines import Engine, Kind, Source, SourceColumn, open_engine
@@ -23,9 +24,6 @@ from sqlmadp.private.engines.trusted_values import MOST_VALUES, Values, kind_of_
 from sqlmadp.sql.constraints import Allowed, checked
 from sqlmadp.table.csv_format import CsvFormat
 from sqlmadp.table.domain import Domain, Value
-
-SHOWN = 5
-"""Values that a note lists."""
 
 _HEAD = """\
 # Which values may exist, and who is protected.  Declare what you know without looking at the
@@ -38,9 +36,10 @@ _WARNING = """\
 # file, or answers made with it, learns them.  Replace them by what is publicly known.
 """
 _SINGLE = """\
-# This file has a single column. If another character than a comma separates its fields, draft again
-# with --separator, and write [csv] separator into the plan.
+# This file has a single column. If {separator} separates its fields, draft again
+# with --separator {separator}, and write separator = {separator} under [csv] into the plan.
 """
+_SEPARATORS = (";", "\t", "|")
 _TYPES: dict[Kind, str] = {
     "boolean": "boolean",
     "integer": "integer",
@@ -64,11 +63,19 @@ def draft(source: Source, table: str, *, trusted_values: bool = False) -> str:
             parts = [_with_values(engine, column) for column in columns]
     finally:
         engine.close()
-    single = _SINGLE if len(columns) == 1 and columns[0].kind == "untyped text" else ""
+    single = _single(columns)
     head = (
         f"{_HEAD}{single}{_WARNING if trusted_values else ''}\ntable = {show(table)}\n\n{_unit()}"
     )
     return "\n".join([head, *parts])
+
+
+def _single(columns: Sequence[SourceColumn]) -> str:
+    """Return a note on a CSV file that has one column, which others than commas may separate."""
+    if len(columns) != 1 or columns[0].kind != "untyped text":
+        return ""
+    found = next((each for each in _SEPARATORS if each in columns[0].name), ";")
+    return _SINGLE.format(separator='"\\t"' if found == "\t" else f'"{found}"')
 
 
 def check_schema(
@@ -228,7 +235,7 @@ def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Pro
                     file=engine.location,
                     code="day-of-timestamp",
                     message=f"{column.name!r} is stored as {source.native} and is read as its day",
-                    hint="Statements see a DATE: no hour is told from another. To tell hours "
+                    hint="Statements see a DATE, without the hour. To distinguish hours "
                     'apart, declare type = "timestamp" and every = "hour". With a time zone, days '
                     "and hours are those in UTC.",
                 )
@@ -241,13 +248,13 @@ def catalogue_notes(engine: Engine, domain: Domain, csv: CsvFormat) -> tuple[Pro
             known: set[object] = set(column.values)
             others += [repr(value) for value in allowed.values or () if value not in known]
         if others:
-            more = ", ..." if len(others) > SHOWN else ""
+            more = ", ..." if len(others) > NOTED_VALUES else ""
             found.append(
                 Problem(
                     file=engine.location,
                     code="complete-column",
-                    message=f"{column.name!r} may be {', '.join(others[:SHOWN])}{more} and is "
-                    "declared complete",
+                    message=f"{column.name!r} may be {', '.join(others[:NOTED_VALUES])}{more} and "
+                    "is declared complete",
                     hint="A record that has it is counted nowhere. Take complete = true out of "
                     "the schema, or let the table's constraints exclude it.",
                 )

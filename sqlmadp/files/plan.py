@@ -50,7 +50,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sqlmadp.errors import PlanError
+from sqlmadp.errors import PlanError, Problem
 from sqlmadp.files.analysts import (
     Analyst,
     dialect_named,
@@ -96,7 +96,7 @@ class Plan:
     budget: Fraction
     """The whole epsilon that the ledger may spend; at least ``epsilon``."""
     head: str | None = None
-    """A hash that the ledger's chain must hold, so that an older copy is noticed."""
+    """A hash that the ledger's chain must contain, so that an older copy is noticed."""
     analysts: tuple[Analyst, ...]
     """In the order of the file."""
     dialect: str = "duckdb"
@@ -110,7 +110,7 @@ class Plan:
     measure: Measure = "relative"
     """How errors of different statements are made comparable."""
     late: bool = True
-    """Whether analysts who were added to a completed release only add what they bring."""
+    """Whether analysts who were added to a completed release only add their own epsilon."""
     skip_refused: bool = False
     """Whether a release goes on without statements that are refused."""
     csv: CsvFormat = CsvFormat()  # noqa: RUF009 - It never changes.
@@ -119,12 +119,22 @@ class Plan:
     @classmethod
     def open(cls, path: str | Path) -> Plan:
         """Return the plan in the file at ``path``; PlanError lists all of its mistakes."""
+        plan, problems = cls.read(path)
+        if problems:
+            raise PlanError(problems)
+        return plan
+
+    @classmethod
+    def read(cls, path: str | Path) -> tuple[Plan, tuple[Problem, ...]]:
+        """Return what can be read of a plan, and its mistakes; PlanError if it is no plan."""
         file = TomlFile(Path(path), PlanError)
+        hint = f'Name the plan, which has the line schema = "{Path(path).name}".'
+        file.refuse_other("a schema, not a plan", ("table", "columns"), hint)
         root, folder = file.root, Path(path).parent
         root.only(_KEYS, "a plan")
         schema = root.text("schema", 'a schema file, such as "people.toml"')
         if schema is not None and not os.path.isfile(folder / schema):
-            report_missing(root, "schema", schema)
+            report_missing(root, "schema", schema, folder)
         source = root.text("source", 'the private table, such as "people.parquet"')
         mechanism = _mechanism(root)
         ledger_path, budget, head = _ledger(root)
@@ -137,8 +147,7 @@ class Plan:
         late = _switch(root, "late", default=True)
         skip_refused = _switch(root, "skip_refused")
         csv = _csv_format(root)
-        file.finish()
-        return cls(
+        plan = cls(
             path=Path(path),
             schema_path=folder / (schema or ""),
             source=source or "",
@@ -157,6 +166,7 @@ class Plan:
             skip_refused=skip_refused,
             csv=csv,
         )
+        return plan, file.problems
 
     @property
     def table(self) -> Source:
@@ -181,7 +191,7 @@ class Plan:
     def preview(self, *mechanisms: str, progress: Progress | bool = False) -> Previews:
         """Return the certificates of the plan's mechanism, or of those named; reads no data.
 
-        ``progress`` is told the name of each stage; True shows a bar, in notebooks too.
+        ``progress`` is called with the name of each stage; True shows a bar, in notebooks too.
         """
         from sqlmadp.release.preview import preview_plan  # noqa: PLC0415
 
@@ -196,8 +206,8 @@ class Plan:
     ) -> Release:
         """Spend epsilon once and return the release; a completed one again, free.
 
-        ``progress`` is as in `preview`.  ``notice`` is told, before anything is spent, what is
-        about to be; then ``confirm`` is told the same, and what it raises ends the release.
+        ``progress`` is as in `preview`.  ``notice`` is called with what is about to be
+        spent, before it is; then ``confirm`` with the same, and what it raises ends the release.
         """
         from sqlmadp.release.release import release  # noqa: PLC0415
 
@@ -253,7 +263,7 @@ def _ledger(root: Table) -> tuple[str | None, Fraction | None, str | None]:
 
 
 def _epsilon(root: Table, budget: Fraction | None) -> Fraction | None:
-    """Return the plan's epsilon, or the sum of what all analysts bring if they say so."""
+    """Return the plan's epsilon, or the sum of all analysts' own."""
     epsilon = epsilon_brought(root) if "epsilon" not in root.values else None
     epsilon = positive(root, "epsilon") if epsilon is None else epsilon
     if epsilon is not None and budget is not None and epsilon > budget:
@@ -296,7 +306,7 @@ def _csv_format(root: Table) -> CsvFormat:
         table.refuse("encoding", '"utf-8"', hint=hint)
     table.only(("separator", "encoding", "date_format", "decimal"), "[csv]")
     form = CsvFormat(
-        separator=_csv_text(table, "separator", ",", 'one character, such as ";"', _is_separator),
+        separator=_csv_text(table, "separator", ",", 'one character, such as ";"', is_separator),
         date_format=_csv_text(table, "date_format", "", 'a format, such as "%d.%m.%Y"', _is_format)
         or None,
         decimal=_csv_text(table, "decimal", ".", '"." or ","', (".", ",").__contains__),
@@ -316,7 +326,8 @@ def _csv_text(
     return str(given)
 
 
-def _is_separator(text: str) -> bool:
+def is_separator(text: str) -> bool:
+    """Return whether a text can separate the fields of a CSV file."""
     return len(text) == 1 and text not in '\r\n"' and (text.isprintable() or text == "\t")
 
 

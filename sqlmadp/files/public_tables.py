@@ -22,11 +22,9 @@ from typing import Any
 
 import duckdb
 
+from sqlmadp.files import MOST_PUBLIC_ROWS
 from sqlmadp.files.toml import Table, is_name, show
 from sqlmadp.table.domain import PublicTable, Value
-
-MOST_ROWS = 1_000_000
-"""The most rows that a public table may have."""
 
 _FORMATS = {".csv": "read_csv", ".parquet": "read_parquet"}
 _TYPES: dict[type, str] = {
@@ -121,8 +119,8 @@ def _from_file(name: str, table: Table, folder: Path) -> PublicTable | None:
     except duckdb.Error:
         table.refuse("file", "a .csv file with a header, or a .parquet file, that DuckDB can read")
         return None
-    if len(rows) > MOST_ROWS:
-        table.refuse("file", f"a file of at most {MOST_ROWS:,} rows")
+    if len(rows) > MOST_PUBLIC_ROWS:
+        table.refuse("file", f"a file of at most {MOST_PUBLIC_ROWS:,} rows")
         return None
     return PublicTable(name=name, columns=columns, rows=rows)
 
@@ -139,7 +137,7 @@ def _read(path: Path) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[Value, .
             f'CAST("{column}" AS {kind})' for column, (_, kind) in zip(quoted, columns, strict=True)
         )
         rows = connection.execute(
-            f"SELECT {casts} FROM {reader}(?) LIMIT {MOST_ROWS + 1}", [str(path)]
+            f"SELECT {casts} FROM {reader}(?) LIMIT {MOST_PUBLIC_ROWS + 1}", [str(path)]
         ).fetchall()
     return columns, tuple(rows)
 

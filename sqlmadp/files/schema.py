@@ -43,7 +43,7 @@
     [unit]                             # who is protected; every record by itself if left out
     column      = "person_id"          # whose a record is; need not be declared
     max_records = 3                    # count at most this many records per unit
-    key         = "visit_id"           # what tells them apart, a column or a list of columns
+    key         = "visit_id"           # what distinguishes them, a column or a list of columns
     nulls       = "drop"               # records without a unit: "drop" (default), or "own" units
 
     [public.regions]                   # a public table, which statements may join
@@ -70,16 +70,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlmadp.errors import SchemaError
+from sqlmadp.files import LARGEST_COLUMN, LARGEST_STEP, MOST_DECIMALS, MOST_RECORDS
 from sqlmadp.files.public_tables import read_public
 from sqlmadp.files.toml import Table, TomlFile, dotted, is_name, show, suggest
 from sqlmadp.table.domain import ORDERED, Column, ColumnType, Domain, Neighbours, Outside, Unit
-
-LARGEST_COLUMN = 2**24
-"""The most values that a column of integers, or of numbers with declared decimals, may have."""
-
-MOST_DECIMALS = 9
-LARGEST_STEP = 2**50
-"""The most steps of the last decimal from 0: beyond, floating-point numbers round to others."""
 
 SECONDS = {"hour": 3600, "minute": 60, "second": 1}
 """How finely a timestamp column may be read."""
@@ -93,6 +87,8 @@ Bound = TypeVar("Bound", int, date, datetime, float)
 def read_schema(path: str | Path) -> Domain:
     """Return the domain that the file at ``path`` declares; SchemaError lists its mistakes."""
     file = TomlFile(Path(path), SchemaError)
+    hint = "Name the schema: the file that the plan's schema names."
+    file.refuse_other("a plan, not a schema", ("schema", "analysts"), hint)
     file.root.only(("table", "neighbours", "unit", "columns", "public"), "a schema")
     table = file.root.text("table", 'the name of the private table, such as "people"')
     columns = _columns(file.root)
@@ -129,7 +125,7 @@ def _columns(root: Table) -> list[Column]:
             declared.report(
                 name,
                 f"has the name of {dotted(('columns', first))} but for case; "
-                "write names that differ otherwise, since SQL does not tell these apart",
+                "write names that differ otherwise, since SQL takes these for the same",
                 code="duplicate-column",
             )
         table = declared.table(name, 'a table with a type, such as { type = "boolean" }')
@@ -228,7 +224,7 @@ def _decimals(table: Table, low: float | None, high: float | None) -> int:
             f"at most {LARGEST_COLUMN} are possible in a column with decimals",
             code="too-many-values",
             hint="Declare fewer decimals or nearer ends; without decimals only the constants that "
-            "queries name are told apart.",
+            "queries name are distinguished.",
         )
     return given
 
@@ -349,10 +345,6 @@ def _real(value: object) -> float | None:
         return float(value) if math.isfinite(value) else None
     except OverflowError:  # An integer beyond the largest DOUBLE.
         return None
-
-
-MOST_RECORDS = 1_000_000
-"""The most records that a unit may own: the noise grows with them."""
 
 
 def read_neighbours(root: Table) -> Neighbours:

@@ -23,14 +23,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from sqlmadp.errors import InternalError, OperationalError, ProgrammingError
+from sqlmadp.files import PAUSE_SECONDS, WAIT_SECONDS
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.statements import Statement, split
 
 UNNAMED = "q1"
 """What a single statement without a name is called by ``split``."""
 
-WAIT_SECONDS = 60.0
-_PAUSE_SECONDS = 0.01
 _HEADER = "-- Statements that were handed in from a connection. A release answers them.\n"
 
 
@@ -55,7 +54,7 @@ def _lock(descriptor: int, folder: Path, kind: int, seconds: float) -> None:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() < deadline:
-                time.sleep(_PAUSE_SECONDS)
+                time.sleep(PAUSE_SECONDS)
                 continue
         except OSError as error:
             raise _unusable(folder, error) from None

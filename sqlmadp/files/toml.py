@@ -23,12 +23,10 @@ from functools import cached_property
 from pathlib import Path
 
 from sqlmadp.errors import InputError, Problem
+from sqlmadp.files import TOML_DEPTH
 
 Key = tuple[str, ...]
 """A key with the tables around it: ``("columns", "age", "max")``."""
-
-_DEPTH = 4
-"""Lines are kept for keys up to here: beyond any allowed key, and short of deep recursion."""
 
 
 class TomlFile:
@@ -48,10 +46,21 @@ class TomlFile:
         message = f"{dotted(key)} {message}"
         self._problems.append(self._problem(message, code=code, hint=hint, line=line))
 
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Every mistake that was reported, in the order of the file."""
+        return tuple(sorted(self._problems, key=lambda problem: problem.line))
+
     def finish(self) -> None:
-        """Raise every mistake that was reported, in the order of the file."""
+        """Raise every mistake that was reported."""
         if self._problems:
-            raise self._error(sorted(self._problems, key=lambda problem: problem.line))
+            raise self._error(self.problems)
+
+    def refuse_other(self, what: str, keys: Collection[str], hint: str) -> None:
+        """Raise at once if the file has all keys of another kind of file."""
+        if set(keys) <= self.root.values.keys():
+            problem = self._problem(f"this is {what}", code="wrong-file", hint=hint)
+            raise self._error([problem])
 
     def _problem(
         self, message: str, *, code: str, hint: str = "", line: int = 0, column: int = 0
@@ -68,11 +77,28 @@ class TomlFile:
             message = f"not UTF-8 text: byte {error.start} cannot be read"
             problem = self._problem(message, code="not-utf8")
         except FileNotFoundError:
-            problem = self._problem("there is no such file", code="missing-file")
+            problem = self._problem(
+                "there is no such file", code="missing-file", hint=self._files_near()
+            )
+        except IsADirectoryError:
+            names = ", ".join(str(each) for each in sorted(self.path.glob("*.toml")))
+            problem = self._problem(
+                "this is a folder",
+                code="missing-file",
+                hint=f"Name a file in it: {names}." if names else "",
+            )
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             problem = self._problem(f"the file cannot be read: {reason}", code="unreadable-file")
         raise self._error([problem])
+
+    def _files_near(self) -> str:
+        """Return advice that names the TOML file with the nearest name in the same folder."""
+        try:
+            names = [each.name for each in self.path.parent.glob("*.toml")]
+        except OSError:
+            names = []
+        return suggest(self.path.name, names)
 
     def _parse(self) -> dict[str, object]:
         try:
@@ -242,7 +268,7 @@ def _statements(lines: list[str]) -> Iterator[tuple[int, Key, list[Key]]]:
 def _keys(tree: Mapping[str, object], around: Key) -> Iterator[Key]:
     for name, value in tree.items():
         yield (*around, name)
-        if isinstance(value, dict) and len(around) < _DEPTH:
+        if isinstance(value, dict) and len(around) < TOML_DEPTH:
             yield from _keys(value, (*around, name))
 
 

@@ -21,7 +21,7 @@ from sqlmadp.mechanism.collective import QUESTION_ROOM, ROUNDING, Collective, Jo
 from sqlmadp.mechanism.pour import pour
 from sqlmadp.strategy.integers import Strategy, rounded, split_by_scope
 from sqlmadp.strategy.p_identity import MAX_HEIGHT
-from sqlmadp.strategy.search import FEWEST_STEPS, Search, Top, UnmeasuredError
+from sqlmadp.strategy.search import FEWEST_STEPS, JOINT_WORK, Search, Top, UnmeasuredError
 from sqlmadp.strategy.select import as_measured
 from sqlmadp.table.partition import Floats, Partition, common
 from sqlmadp.table.products import Products
@@ -127,7 +127,7 @@ def least_capped(
         aimed = (limited * tight_questions)[active] * (1 - ROOM) * float(collective.whole) ** 2
         aimed = np.append(limits * tight, aimed)
         counted = np.append(importance, np.zeros(len(active)))
-        search = Search(draft.blocks, draft.rows, asked, move=move, known=known)
+        search = Search(draft.blocks, draft.rows, asked, move=move, known=known, work=JOINT_WORK)
         if search.affordable < FEWEST_STEPS:
             return joint
         try:

@@ -1,24 +1,23 @@
-"""Complement: what newcomers measure, given everything that was measured before they came.
+"""Complement: what late analysts measure, given everything that was measured before they came.
 
 Earlier measurements stay.  Scaled to noise of variance 1 their rows are K, with Gram matrix
-``X_0 = K^T K``.  Newcomers bring epsilon' of their own for one more strategy A of sensitivity t,
-measured with noise of variance ``v = 2 (t / epsilon')^2``.  Least squares over both gives analyst j
+``X_0 = K^T K``.  Late analysts bring epsilon' of their own for one more strategy A of sensitivity
+t, measured with noise of variance ``v = 2 (t / epsilon')^2``.  Least squares over both gives j
 
     e_j = trace(W_j (X_0 + A^T A / v)^- W_j^T),
 
 which is never more than without A: nobody's error rises, whatever A is.  Of several A, all of
-integers, the one of least weighted error is chosen among those with which no newcomer does worse
-than by pouring in, which is what the newcomers would measure without the others:
+integers, the one of least weighted error is chosen among those with which no late analyst does
+worse than by pouring in, which is what the late analysts would measure without the others:
 
-    poured in   the newcomers' own strategies with their shares (Waterfilling)
+    poured in   the late analysts' own strategies with their shares (Waterfilling)
     for all     the strategy selected for everybody's queries
     mixtures    of the two
     searched    the best of these, improved row by row given X_0
 
-So a newcomer does no worse than alone with the own part, where X_0 is missing.  With an empty
-history X_0 is 0 and everybody is a newcomer: the result is a first release that leaves nobody worse
-off than Waterfilling.  Other mechanisms promise more for that case (Pareto caps errors by those of
-smaller collectives too), which is why a first release is selected by the mechanism itself.
+So a late analyst does no worse than alone with the own part, where X_0 is missing.  With an empty
+history this would leave nobody worse off than Waterfilling; other mechanisms promise more for that
+case, so a first release is selected by the mechanism itself.
 
 Errors here are variances, with all noise: for epsilon as given, not per unit of share.
 """
@@ -53,7 +52,7 @@ RULE = "complement"
 
 @dataclass(frozen=True, eq=False)
 class Added:
-    """What newcomers measure, and everybody's error with it and with what is known."""
+    """What late analysts measure, and everybody's error with it and with what is known."""
 
     strategy: Joint
     """Its blocks are those of the new measurement alone; everybody reads them."""
@@ -63,15 +62,15 @@ class Added:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Complement:
-    """Chooses what newcomers measure, given ``known`` rows whose noise has variance 1."""
+    """Chooses what late analysts measure, given ``known`` rows whose noise has variance 1."""
 
     known: Sequence[Rows]
 
     def select(self, collective: Collective, epsilons: Sequence[Fraction | None]) -> Added:
-        """Return the strategy that newcomers add; ``epsilons`` is None for who was in before.
+        """Return the strategy that late analysts add; ``epsilons`` is None for who was in before.
 
-        The collective's own shares are not used: whoever is in brings nothing, and newcomers bring
-        their epsilon.
+        The collective's own shares are not used: whoever is in brings nothing, and late analysts
+        bring their epsilon.
         """
         shares = [epsilon or Fraction(0) for epsilon in epsilons]
         root = math.sqrt(noise_variance(Fraction(1)))
@@ -79,12 +78,12 @@ class Complement:
             range(len(collective)), shares=shares, known=[rows.times(root) for rows in self.known]
         )
         everyone = listed.arranged
-        newcomers = [n for n, share in enumerate(everyone.shares) if share]
+        late = [n for n, share in enumerate(everyone.shares) if share]
         with one_thread():
-            own = everyone.of(newcomers, known=()).poured
+            own = everyone.of(late, known=()).poured
             poured = everyone.read_by_all(own.blocks, own.total)
             caps = np.full(len(everyone), np.inf)
-            caps[newcomers] = poured.errors[newcomers]
+            caps[late] = poured.errors[late]
             best = _stored(everyone, caps) or _chosen(everyone, poured, caps)
         places = np.argsort(listed.arrangement).tolist()
         errors = noise_variance(Fraction(1)) * best.errors
@@ -104,7 +103,7 @@ class Complement:
 
 
 def _stored(everyone: Collective, caps: Floats) -> Joint | None:
-    """Return the cached strategy of these newcomers if its errors, recomputed, are within caps."""
+    """Return the cached strategy of late analysts if its errors, recomputed, are within caps."""
     entry = everyone.restored(RULE)
     if entry is None or len(entry.strategies) != 1:
         return None

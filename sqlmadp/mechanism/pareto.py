@@ -10,7 +10,7 @@ what they have of the budget, or Waterfilling if that is better for one of them.
 
 Guaranteed, by construction:
     against Waterfilling   e_j(N) <= wf_j(N) <= wf_j(N but i): joining never costs anybody what
-                           Waterfilling without the newcomer would have given them;
+                           Waterfilling without who joins would have given them;
     sharing incentive      e_j(N) <= wf_j(N) <= wf_j({j}), what j's own selection gives j alone;
     within the agreement   nobody would be better off with one analyst less: without i they measure
                            A, where  e_j(A, N) = (1 - s_i)^2 e_j(A, N but i),  or Waterfilling.

@@ -7,8 +7,8 @@ measures what that analyst would alone.  Joining, analyst k brings a share, and 
                                and         e_k(k) <= Waterfilling's of the k analysts.
 
 *Pouring in* measures all that was to be measured before, with the same weight, and beside it what
-analyst k would measure alone with that share.  It only adds rows, so nobody's error rises and the
-newcomer does no worse than alone.  It may still miss the last cap: what was chosen before k came
+analyst k would measure alone with that share.  It only adds rows, so nobody's error rises and k
+does no worse than alone.  It may still miss the last cap: what was chosen before k came
 need not hold the rows that k would have shared under Waterfilling, and moving weight there can cost
 those already in.  If no candidate meets the cap, that of pouring in takes its place.  Every
 candidate is made of integers first, and its errors are recomputed from those.
@@ -90,8 +90,8 @@ class Ratchet(Mechanism):
     def caps(self, collective: Collective) -> Floats:
         """Return the caps of the last join; that of pouring in where it took the last one's."""
         *before, joint = self.joins(collective)
-        newcomer = max(collective.poured.errors[-1], joint.errors[-1])
-        return np.append(before[-1].errors if before else [], newcomer)
+        joining = max(collective.poured.errors[-1], joint.errors[-1])
+        return np.append(before[-1].errors if before else [], joining)
 
     def _choose(self, collective: Collective) -> Joint:
         return self.joins(collective)[-1]
@@ -162,7 +162,7 @@ def _least(
 
 
 def _poured_in(before: Joint, own: Strategy, inside: Collective) -> Joint:
-    """Return the strategy so far and the newcomer's own, poured together exactly."""
+    """Return the strategy so far and the joining analyst's own, poured together exactly."""
     earlier = sum(inside.shares[:-1], Fraction(0))
     ratio = earlier * own.total / (inside.shares[-1] * before.total)
     factors = [ratio.numerator, ratio.denominator]

@@ -53,6 +53,9 @@ MAX_ROW_SUM = 2**46
 MAX_ANSWER = 2**62
 MOST_RECORDS = 2**30
 """With at most this many records no answer is held back at `MAX_ANSWER`."""
+MAX_UNITS = 2**84
+"""The most units of a block.  A product of steps is below it, so the sum over 2^42 records is below
+2^126, which the integers of every engine hold; two wide columns, both squared, are below it too."""
 FINE = 2**12
 """Round sums down only to units of which a record has this many times as many as vertices that it
 touches; the noise then grows by less than one part in as many."""
@@ -70,7 +73,7 @@ def checked_blocks(blocks: Sequence[Rows], domain: Domain) -> tuple[Rows, ...]:
 
 def grain(block: Rows) -> Fraction:
     """Return the answer to a row that one whole number of the measured values is worth."""
-    return Fraction(divisor(block) * coarseness(block), _units(block))
+    return Fraction(divisor(block) * coarseness(block), block.units)
 
 
 def divisor(block: Rows) -> int:
@@ -86,14 +89,14 @@ def coarseness(block: Rows) -> int:
         largest = _largest_row(block, _entries)
     else:
         largest = int(block.weight if block.given is None else _largest(block.given))
-    answer = largest // divisor(block) * _units(block) * MOST_RECORDS
+    answer = largest // divisor(block) * block.units * MOST_RECORDS
     return 1 << max(0, (-(-answer // MAX_ANSWER) - 1).bit_length())
 
 
 def rounding(block: Rows) -> Fraction:
     """Return how much more than unrounded ones one record moves rounded sums, as weights."""
     coarse = coarseness(block)
-    return Fraction(0) if coarse == 1 else Fraction(_touched(block) * coarse, _units(block))
+    return Fraction(0) if coarse == 1 else Fraction(_touched(block) * coarse, block.units)
 
 
 def exact_answers(block: Rows, sums: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -110,14 +113,9 @@ def exact_answers(block: Rows, sums: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.array(held, dtype=np.int64)
 
 
-def _units(over: Rows) -> int:
-    """Return the sum of a record's weights in whole numbers: their common denominator."""
-    return math.prod(part.unit for part in over.parts for _ in range(int(part.degrees.max())))
-
-
 def _touched(over: Rows) -> int:
     """Return the most vertices on which a record has a weight."""
-    return math.prod(int(part.degrees.max()) + 1 for part in over.parts)
+    return math.prod(part.degree + 1 for part in over.parts)
 
 
 def _checked(block: Rows, domain: Domain) -> Rows:
@@ -132,7 +130,7 @@ def _checked(block: Rows, domain: Domain) -> Rows:
         _checked_partition(part, domain.column(name).size, name)
         for name, part in zip(scope, block.parts, strict=True)
     )
-    size = math.prod(len(part.degrees) + int(part.degrees.sum()) for part in parts)
+    size = math.prod(part.size for part in parts)
     _require(size <= MAX_CELLS, f"scope {scope} has {size:,} vertices, too many to count")
     copy: Rows
     if isinstance(block, Products):
@@ -146,9 +144,9 @@ def _checked(block: Rows, domain: Domain) -> Rows:
         filled = _largest(matrix) > 0
         _require(filled, f"a block over {scope} has no rows, or nothing but zeros in them")
         copy = Rows(scope, parts, 0, matrix)
-    coarse, units = coarseness(copy), _units(copy)
+    coarse, units = coarseness(copy), copy.units
     _require(
-        units < MAX_ANSWER and (coarse == 1 or units // coarse >= FINE * _touched(copy)),
+        units < MAX_UNITS and (coarse == 1 or units // coarse >= FINE * _touched(copy)),
         f"the answers of a block over {scope} would exceed 2^62 for 2^30 records: its entries "
         "and the steps of its columns are too large together",
     )
@@ -202,7 +200,7 @@ def _checked_products(block: Products, parts: tuple[Partition, ...]) -> Products
     where = f"a block over {block.scope}"
     _require(len(block.factors) == len(parts), f"{where} does not have one factor per column")
     factors = tuple(
-        _checked_matrix(factor, (name,), len(part.degrees) + int(part.degrees.sum()))
+        _checked_matrix(factor, (name,), part.size)
         for factor, name, part in zip(block.factors, block.scope, parts, strict=True)
     )
     heights = np.array(block.heights)

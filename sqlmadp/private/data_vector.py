@@ -36,16 +36,10 @@ from numpy.typing import NDArray
 from sqlmadp.private.blocks import MAX_ANSWER
 from sqlmadp.private.engines import Engine
 from sqlmadp.private.engines.counting import Groups, Integers, Whole, count_groups
-from sqlmadp.private.engines.scope_batches import (
-    Keys,
-    Layout,
-    Moment,
-    batch_scopes,
-    keys_of,
-    moments_of,
-)
+from sqlmadp.private.engines.scope_batches import Keys, Moment, batch_scopes, keys_of, moments_of
 from sqlmadp.table.domain import Domain
 from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 
 Sums = NDArray[np.int64]
 
@@ -67,54 +61,49 @@ class VertexSums:
         return sums
 
 
-def read_counts(engine: Engine, domain: Domain, layouts: Sequence[Layout]) -> list[Sums]:
-    """Return the data vector of every layout, vertex by vertex.  Private."""
-    return [found.dense() for found in read_sums(engine, domain, layouts)]
+def read_counts(engine: Engine, domain: Domain, blocks: Sequence[Rows]) -> list[Sums]:
+    """Return the data vector of every block, vertex by vertex.  Private."""
+    return [found.dense() for found in read_sums(engine, domain, blocks)]
 
 
-def read_sums(engine: Engine, domain: Domain, layouts: Sequence[Layout]) -> list[VertexSums]:
-    """Return the data vector of every layout, for vertices with records alone.  Private."""
-    keys = [keys_of(layout, domain) for layout in layouts]
+def read_sums(engine: Engine, domain: Domain, blocks: Sequence[Rows]) -> list[VertexSums]:
+    """Return the data vector of every block, for vertices with records alone.  Private."""
+    keys = [keys_of(block, domain) for block in blocks]
     counted = batch_scopes(set(keys))
     scopes = sorted(set(counted.values()), key=lambda scope: [key.name for key in scope])
     moments = list(dict.fromkeys(m for own in keys for m in moments_of(own) if m))
     groups = count_groups(engine, domain, scopes, moments)
     return [
-        _at_vertices(layout, own, groups[counted[own]])
-        for layout, own in zip(layouts, keys, strict=True)
+        _at_vertices(block, own, groups[counted[own]])
+        for block, own in zip(blocks, keys, strict=True)
     ]
 
 
-def _at_vertices(layout: Layout, keys: Keys, groups: Groups) -> VertexSums:
-    """Return the sums at the vertices of a layout, from groups that are as fine or finer."""
+def _at_vertices(block: Rows, keys: Keys, groups: Groups) -> VertexSums:
+    """Return the sums at the vertices of a block, from groups that are as fine or finer."""
     inside = np.ones(len(groups.moments[()]), dtype=bool)
     for key in keys:
         inside &= (groups.codes[key] >= 0) & (groups.codes[key] < key.size)
     moments = {moment: sums[inside] for moment, sums in groups.moments.items()}
-    size = math.prod(len(part.degrees) + int(part.degrees.sum()) for part in layout.parts)
+    strides = [math.prod(block.shape[axis + 1 :]) for axis in range(len(keys))]
     steps: list[Integers | None] = []
     pieces: list[Integers] = []
     place = np.zeros(int(inside.sum()), dtype=np.int64)
-    strides: list[int] = []
-    stride = size
-    for key, part in zip(keys, layout.parts, strict=True):
+    for key, part, stride in zip(keys, block.parts, strides, strict=True):
         code = groups.codes[key][inside]
         pieces.append(code if key.part is not None else part.pieces[code])
         steps.append(None if key.part is not None else part.steps[code])
-        firsts = np.cumsum(part.degrees + 1) - (part.degrees + 1)
-        stride //= len(part.degrees) + int(part.degrees.sum())
-        strides.append(stride)
-        place += firsts[pieces[-1]] * stride
-    if all(not part.degrees.any() for part in layout.parts):
-        return _added(size, [place], [moments[()]])
-    powers = [range(int(part.degrees.max()) + 1) for part in layout.parts]
+        place += part.first_vertices[pieces[-1]] * stride
+    if all(part.is_flat for part in block.parts):
+        return _added(block.size, [place], [moments[()]])
+    powers = [range(part.degree + 1) for part in block.parts]
     table = {chosen: _moment(keys, steps, moments, chosen) for chosen in itertools.product(*powers)}
-    for axis, part in enumerate(layout.parts):
+    for axis, part in enumerate(block.parts):
         table = _along(table, axis, part, pieces[axis])
     places = [
         place + sum(k * own for k, own in zip(chosen, strides, strict=True)) for chosen in table
     ]
-    return _added(size, places, list(table.values()))
+    return _added(block.size, places, list(table.values()))
 
 
 def _moment(
@@ -140,7 +129,7 @@ def _along(
     table: Mapping[tuple[int, ...], Whole], axis: int, part: Partition, pieces: Integers
 ) -> dict[tuple[int, ...], Whole]:
     """Return sums at the vertices of one column in place of sums of powers of its steps."""
-    degree = int(part.degrees.max())
+    degree = part.degree
     if degree == 0:
         return dict(table)
     own = part.degrees[pieces]

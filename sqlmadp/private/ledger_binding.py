@@ -51,7 +51,7 @@ def bind(identity: Identity, ledger: Ledger) -> None:
     """Note the ledger of a table, if that can be; raise LedgerError if another one is noted."""
     check_binding(identity, ledger)
     for name in identity.names:
-        if not (note := note_of(name)).exists():
+        if not os.path.lexists(note := note_of(name)):
             _write(note, name, ledger, new=True)
     check_binding(identity, ledger)  # Two may have come at once.
 
@@ -60,7 +60,7 @@ def check_binding(identity: Identity, ledger: Ledger) -> None:
     """Raise LedgerError if another ledger is noted, made or still to be made; writes nothing."""
     for name in (*identity.names, *identity.related):
         note = note_of(name)
-        if note.exists():
+        if os.path.lexists(note):  # A link that leads nowhere is a note that cannot be read.
             _check(note, ledger)
 
 
@@ -103,7 +103,7 @@ class _Note(msgspec.Struct, kw_only=True):
 
 def _read(note: Path) -> _Note | None:
     try:
-        return msgspec.json.decode(note.read_bytes(), type=_Note)
+        return msgspec.json.decode(note.read_bytes(), type=_Note) if note.is_file() else None
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -133,7 +133,7 @@ def _check(note: Path, ledger: Ledger) -> None:
 
 def _is_behind(note: Path, name: str, ledger: Ledger) -> bool:
     """Return whether the note has an earlier hash of the ledger, or is missing next to a table."""
-    if not note.exists():
+    if not os.path.lexists(note):
         return not name.startswith("file:") or Path(name.removeprefix("file:")).exists()
     noted = _read(note)
     return noted is not None and noted.head in ledger.heads[:-1]
@@ -143,7 +143,7 @@ def _updated(note: Path, name: str, ledger: Ledger) -> bool:
     """Bring the note up to date while nobody else charges; return whether it is."""
     try:
         with refusing(ledger.path, "is busy"), ledger.held():
-            missing = not note.exists()
+            missing = not os.path.lexists(note)
             return not _is_behind(note, name, ledger) or _write(note, name, ledger, new=missing)
     except LedgerError:
         return False

@@ -8,9 +8,8 @@ Integers with noise of scale ``sensitivity / epsilon`` are epsilon-differentiall
 The scale is a floating-point number, so it is rounded up, and raised further until
 OpenDP's own bound on the privacy loss is at most epsilon.
 
-OpenDP draws some 80,000 values per second, so a large release draws in several processes.  Each
-is a new process and no fork: a fork would inherit the state of the random generator, and
-processes with the same state would draw the same noise.
+OpenDP draws some 200,000 values per second, and lets other threads run meanwhile, so a
+large release draws in parts, several at once.
 
 Guarantee  `add_discrete_laplace(values, noise_scale(sensitivity, epsilon))` is
            epsilon-differentially private for values whose L1 sensitivity is ``sensitivity``.
@@ -24,8 +23,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import lru_cache
@@ -37,10 +34,9 @@ from numpy.typing import NDArray
 from sqlmadp.errors import InternalError, StrategyError
 
 PART = 100_000
-"""How many values a process draws noise for, before another process is worth its start."""
+"""Values that one thread draws noise for at a time: half a second, which Ctrl-C has to wait."""
 
 _ATTEMPTS = 64
-_WORKER = "from sqlmadp.private.noise import _work; _work()"
 
 
 @lru_cache(maxsize=1024)  # Many blocks move alike.
@@ -66,39 +62,11 @@ def add_discrete_laplace(values: NDArray[np.int64], scale: float) -> NDArray[np.
     """Return ``values`` with independent discrete Laplace noise of ``scale`` on each."""
     if values.dtype != np.int64 or values.ndim != 1:
         raise StrategyError("noise is added to one list of 64-bit integers")
-    processes = min(len(values) // PART, os.cpu_count() or 1)
-    if processes < 2:
-        return _drawn(values, scale)
-    with ThreadPoolExecutor(processes) as pool:  # Each thread waits for a process of its own.
-        parts = np.array_split(values, processes)
-        return np.concatenate(list(pool.map(_drawn_apart, parts, [scale] * processes)))
-
-
-def _drawn(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
-    return np.array(_laplace(scale)(values.tolist()), dtype=np.int64)
-
-
-def _drawn_apart(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
-    """Return values with noise from a new process."""
-    done = subprocess.run(
-        # -P: never a module that happens to be in the folder that the command runs in.
-        [sys.executable, "-P", "-c", _WORKER, scale.hex()],
-        input=values.tobytes(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # It could quote a value.
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        check=False,
-    )
-    noisy = np.frombuffer(done.stdout, dtype=np.int64) if done.returncode == 0 else values[:0]
-    if len(noisy) != len(values):
-        raise InternalError("a process that draws noise did not finish")
-    return noisy
-
-
-def _work() -> None:
-    """Read values, and write them with noise: what a process of its own does."""
-    values = np.frombuffer(sys.stdin.buffer.read(), dtype=np.int64)
-    sys.stdout.buffer.write(_drawn(values, float.fromhex(sys.argv[1])).tobytes())
+    draw = _laplace(scale)
+    parts = np.array_split(values, max(1, len(values) // PART))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        drawn = pool.map(lambda part: np.array(draw(part.tolist()), dtype=np.int64), parts)
+        return np.concatenate(list(drawn))
 
 
 def _round_up(exact: Fraction) -> float:

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import msgspec
 
+from sqlmadp.bind.bind import BoundQuery, bind_each, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.files.analysts import Analyst
 from sqlmadp.files.plan import Plan
@@ -27,11 +29,9 @@ from sqlmadp.files.toml import dotted
 from sqlmadp.mechanism import MECHANISMS, mechanism
 from sqlmadp.mechanism.collective import Collective
 from sqlmadp.mechanism.fairness import Outcome
-from sqlmadp.private.engines import Source
+from sqlmadp.private.engines import Identity, Source, open_engine
 from sqlmadp.private.engines.trusted_values import read_public
 from sqlmadp.release.size_limits import oversized
-from sqlmadp.sql.bind import BoundQuery, bind_each, cuts
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import Statement, split_each, with_parameters
 from sqlmadp.strategy.cache import StrategyCache, default_directory
 from sqlmadp.table.domain import Column, Domain, PublicTable
@@ -416,3 +416,13 @@ def domain_of(plan: Plan) -> Domain:
 @lru_cache(maxsize=64)
 def _read(table: PublicTable, source: Source, private: str) -> PublicTable:
     return read_public(table, source, private)
+
+
+def source_identity(plan: Plan) -> Identity:
+    """Return the identity of the plan's table, the same for every spelling of its location."""
+    domain = read_schema(plan.schema_path)
+    engine = open_engine(plan.table, table=domain.table)
+    try:
+        return engine.identity
+    finally:
+        engine.close()

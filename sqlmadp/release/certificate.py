@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -37,12 +37,10 @@ from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.result import TextTable, number
 from sqlmadp.answer.rows import Desk
 from sqlmadp.mechanism import MECHANISMS
-from sqlmadp.mechanism.collective import Joint
 from sqlmadp.mechanism.fairness import Bounds, Outcome, bounds, noise_variance, unit
 from sqlmadp.mechanism.waterfilling import ratio
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.history import Stage
-from sqlmadp.solve.products import solution_of
 from sqlmadp.strategy.select import plainer
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
@@ -73,34 +71,10 @@ class Accuracy:
     squared error over rows; None where only the release will tell."""
 
 
-def unit_noise(strategy: Joint, epsilon: Fraction) -> list[Rows]:
-    """Return a strategy's blocks, scaled so that their noise for ``epsilon`` has variance 1."""
-    scale = 1 / (strategy.total * math.sqrt(noise_variance(epsilon)))
-    return [block.times(scale) for block in strategy.blocks]
-
-
-def accuracies(
-    asked: BoundPlan, blocks: Sequence[Rows], reads: Sequence[tuple[int, ...]]
-) -> tuple[tuple[Accuracy, ...], ...]:
-    """Return every statement's accuracy, by analyst, from those blocks that each analyst reads.
-
-    The noise of the blocks has variance 1.
-    """
-    estimates: dict[tuple[int, ...], Estimate] = {}
-    desk = Desk(asked.plan.limits)
-    found = []
-    with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
-        for place, numbers in enumerate(reads):
-            if numbers not in estimates:
-                read = tuple(blocks[n] for n in numbers)
-                estimates[numbers] = Estimate(asked.domain, read, (), noise_variance=1.0)
-            found.append(_of_analyst(asked, place, estimates[numbers], desk))
-    return tuple(found)
-
-
-def _of_analyst(
+def _accuracies(
     asked: BoundPlan, place: int, estimate: Estimate, desk: Desk
 ) -> tuple[Accuracy, ...]:
+    """Return the accuracy of each of an analyst's statements."""
     share = asked.plan.analysts[place].share
     unit = noise_variance(asked.epsilon_per_record * share)
     questions = asked.questions[place]
@@ -358,106 +332,68 @@ def _figure(value: float | None) -> str:
 
 def certify(
     asked: BoundPlan,
+    stages: Sequence[Stage],
+    reads: Sequence[tuple[int, ...]],
     name: str | None = None,
-    measured: Measured | None = None,
-    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Certificate:
-    """Return the certificate of a mechanism, the plan's own if none is named.
+    """Return the certificate of what was measured, or would be, under the mechanism named.
 
-    ``measured``: what was measured, perhaps selected on another machine; what would be, otherwise.
+    ``reads`` numbers, for each analyst, the rows of all stages that they read.  Interference is
+    that of the mechanism where everybody came at once, and that of late analysts otherwise.
     """
-    name = name or asked.plan.mechanism
+    plan = asked.plan
+    name = name or plan.mechanism
+    chosen, late = MECHANISMS[name], len(stages) > 1
     with threadpool_limits(limits=1):  # Threads that contend for small matrices are slower.
-        given = asked.outcome(name, progress)
-        if measured is not None:
-            given = _as_measured(given, *measured)
-        compared = bounds(asked.collective, asked.epsilon_per_record)
-        names = [analyst.name for analyst in asked.plan.analysts]
-        rerun, kept = given.interference, given.interference_within_agreement
-        blocks = unit_noise(given.strategy, asked.epsilon_per_record)
-        statements = accuracies(asked, blocks, given.strategy.reads)
-        own = asked.collective.workloads if given.mechanism.adaptive else ()
-        reasons = [plainer(workload) for workload in own] or [()] * len(names)
+        given = asked.outcome(name)
+        estimates = _Estimates(asked, [row for stage in stages for row in stage.rows])
+        joins = _joins_of(asked, stages, reads, estimates)
+        now = joins[-1].errors
+        rerun, kept = _interference(given, joins, late=late)
+        desk = Desk(plan.limits)
+        reasoned = chosen.adaptive or late
         standings = {
             analyst.name: Standing(
                 analyst.share,
-                given.alone[j],
-                given.errors[j],
-                {n: float(rerun[i, j]) for i, n in enumerate(names) if i != j},
-                {n: float(kept[i, j]) for i, n in enumerate(names) if i != j},
-                statements[j],
-                reasons[j],
+                given.alone[place],
+                now[analyst.name],
+                rerun[analyst.name],
+                kept[analyst.name],
+                _accuracies(asked, place, estimates.of(reads[place]), desk),
+                plainer(asked.collective.workloads[place]) if reasoned else (),
             )
-            for j, analyst in enumerate(asked.plan.analysts)
+            for place, analyst in enumerate(plan.analysts)
         }
-        found = _certificate(asked, standings, given.total_error, compared, name)
-        return replace(found, joins=_joins(asked, given, name))
+        weights = asked.collective.importance / _units(asked)
+        total = math.fsum(
+            float(w) * now[a.name] for w, a in zip(weights, plan.analysts, strict=True)
+        )
+        return Certificate(
+            name,
+            plan.epsilon,
+            standings,
+            total,
+            bounds(asked.collective, asked.epsilon_per_record),
+            LATE if late and not (chosen.ordered or chosen.separate) else chosen.promise,
+            relative=plan.measure == "relative",
+            joins=tuple(joins) if late else _joins_in_order(asked, given, now),
+            protects=asked.domain.protection,
+            error_meaning=asked.domain.error_meaning,
+        )
 
 
-Measured = tuple[Sequence[Rows], int, Sequence[tuple[int, ...]]]
-"""Blocks, what their columns sum to, and the numbers of the blocks that each analyst reads."""
+class _Estimates:
+    """Estimates, without values, from some of the rows that were measured; each is solved once."""
 
+    def __init__(self, asked: BoundPlan, rows: Sequence[Rows]) -> None:
+        self._asked, self._rows = asked, rows
+        self._known: dict[tuple[int, ...], Estimate] = {}
 
-def _certificate(
-    asked: BoundPlan,
-    standings: Mapping[str, Standing],
-    total: float,
-    compared: Bounds,
-    name: str,
-) -> Certificate:
-    return Certificate(
-        name,
-        asked.plan.epsilon,
-        standings,
-        total,
-        compared,
-        MECHANISMS[name].promise,
-        relative=asked.plan.measure == "relative",
-        protects=asked.domain.protection,
-        error_meaning=asked.domain.error_meaning,
-    )
-
-
-def _as_measured(
-    given: Outcome, blocks: Sequence[Rows], total: int, reads: Sequence[tuple[int, ...]]
-) -> Outcome:
-    """Return an outcome with what was measured in place of what would be selected now."""
-    chosen = given.strategy
-    same = [b.fingerprint for b in blocks] == [b.fingerprint for b in chosen.blocks]
-    if same and tuple(reads) == chosen.reads:
-        return given
-    collective = given.collective
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for place, numbers in enumerate(reads):
-        groups.setdefault(numbers, []).append(place)
-    errors = np.zeros(len(collective))
-    for numbers, places in groups.items():
-        solution = solution_of([blocks[number] for number in numbers])
-        errors[places] = solution.errors([collective.workloads[place] for place in places])
-    errors *= float(total / collective.whole) ** 2
-    other = replace(given)
-    # Whoever is left out, the others' errors without them are the same.
-    change = [ratio(now, then) for now, then in zip(errors, chosen.errors, strict=True)]
-    vars(other)["strategy"] = Joint(tuple(blocks), total, tuple(reads), errors)
-    for kind in ("interference", "interference_within_agreement"):
-        matrix = getattr(given, kind) * change
-        np.fill_diagonal(matrix, 1.0)
-        vars(other)[kind] = matrix
-    return other
-
-
-def _joins(asked: BoundPlan, given: Outcome, name: str) -> tuple[Join, ...]:
-    """Return each join under a mechanism in which analysts join one after the other."""
-    analysts = asked.plan.analysts
-    units, scale = _units(asked), unit(asked.collective, asked.epsilon_per_record)
-    found = []
-    for place, joint in enumerate(given.mechanism.joins(asked.collective)):
-        names = [analyst.name for analyst in analysts[: place + 1]]
-        errors = joint.errors if place + 1 < len(analysts) else given.strategy.errors
-        scaled = scale * units[: place + 1] * errors
-        brought = asked.plan.epsilon * analysts[place].share
-        found.append(Join((names[-1],), brought, dict(zip(names, scaled.tolist(), strict=True))))
-    return tuple(found)
+    def of(self, numbers: tuple[int, ...]) -> Estimate:
+        if numbers not in self._known:
+            read = tuple(self._rows[number] for number in numbers)
+            self._known[numbers] = Estimate(self._asked.domain, read, (), noise_variance=1.0)
+        return self._known[numbers]
 
 
 def _units(asked: BoundPlan) -> Floats:
@@ -465,73 +401,77 @@ def _units(asked: BoundPlan) -> Floats:
     return np.ones(len(asked.plan.analysts)) if own is None else own
 
 
-def certify_late(
-    asked: BoundPlan, stages: Sequence[Stage], reads: Sequence[Sequence[int]]
-) -> Certificate:
-    """Return the certificate of several measurements, each but the first of newcomers.
-
-    ``reads`` numbers, for each analyst, the blocks of all measurements that they read.
-    """
-    plan = asked.plan
-    with threadpool_limits(limits=1):
-        joins = _late_joins(asked, stages, reads)
-        alone = asked.outcome().alone
-        compared = bounds(asked.collective, asked.epsilon_per_record)
-        rows = [block for stage in stages for block in stage.rows]
-        statements = accuracies(asked, rows, [tuple(own) for own in reads])
-    now = joins[-1].errors
-    standings = {}
-    for place, analyst in enumerate(plan.analysts):
-        changed = _changed_by(analyst.name, joins)
-        standings[analyst.name] = Standing(
-            analyst.share,
-            alone[place],
-            now[analyst.name],
-            changed,
-            changed,
-            statements[place],
-            plainer(asked.collective.workloads[place]),
-        )
-    weights = asked.collective.importance / _units(asked)
-    total = math.fsum(float(w) * now[a.name] for w, a in zip(weights, plan.analysts, strict=True))
-    found = _certificate(asked, standings, total, compared, plan.mechanism)
-    kept = MECHANISMS[plan.mechanism]
-    promise = found.promise if kept.ordered or kept.separate else LATE
-    return replace(found, joins=tuple(joins), promise=promise)
-
-
-def _late_joins(
-    asked: BoundPlan, stages: Sequence[Stage], reads: Sequence[Sequence[int]]
+def _joins_of(
+    asked: BoundPlan,
+    stages: Sequence[Stage],
+    reads: Sequence[tuple[int, ...]],
+    estimates: _Estimates,
 ) -> list[Join]:
     """Return who came with each measurement, and everybody's error from then on."""
-    names = [analyst.name for analyst in asked.plan.analysts]
-    brought = [float(asked.epsilon_per_record * analyst.share) for analyst in asked.plan.analysts]
     relative = asked.plan.measure == "relative"
     joins: list[Join] = []
-    rows: list[Rows] = []
+    measured = 0
     for stage in stages:
-        rows += stage.rows
+        measured += len(stage.rows)
         errors: dict[str, float] = {}
-        solutions: dict[tuple[int, ...], list[int]] = {}
-        for place, name in enumerate(names):
-            if name in stage.members:
-                numbers = tuple(number for number in reads[place] if number < len(rows))
-                solutions.setdefault(numbers, []).append(place)
-        for numbers, places in solutions.items():
-            solution = solution_of([rows[number] for number in numbers])
-            found = solution.errors([asked.collective.workloads[place] for place in places])
-            for place, error in zip(places, found, strict=True):
+        for place, analyst in enumerate(asked.plan.analysts):
+            # The names of analysts may change; all are in by the last stage.
+            if stage is stages[-1] or analyst.name in stage.members:
+                numbers = tuple(number for number in reads[place] if number < measured)
+                error = estimates.of(numbers).error(asked.collective.workloads[place])
                 # Variances, or variances relative to those of the own share alone.
-                own = brought[place] ** 2 / 2 if relative else 1.0
-                errors[names[place]] = float(error) * own
-        errors = {name: errors[name] for name in names if name in errors}
+                own = noise_variance(asked.epsilon_per_record * analyst.share) if relative else 1.0
+                errors[analyst.name] = error / own
         came = tuple(name for name in errors if not joins or name not in joins[-1].errors)
         joins.append(Join(came, stage.epsilon, errors))
     return joins
 
 
+def _joins_in_order(asked: BoundPlan, given: Outcome, now: Mapping[str, float]) -> tuple[Join, ...]:
+    """Return each join under a mechanism in which analysts join one after the other."""
+    analysts = asked.plan.analysts
+    scale = unit(asked.collective, asked.epsilon_per_record) * _units(asked)
+    found = []
+    for place, joint in enumerate(given.mechanism.joins(asked.collective)):
+        names = [analyst.name for analyst in analysts[: place + 1]]
+        errors = dict(zip(names, (scale[: place + 1] * joint.errors).tolist(), strict=True))
+        brought = asked.plan.epsilon * analysts[place].share
+        found.append(Join((names[-1],), brought, errors if place + 1 < len(analysts) else now))
+    return tuple(found)
+
+
+ByWhom = dict[str, dict[str, float]]
+"""By analyst and by whom: the ratio by which an error changed."""
+
+
+def _interference(given: Outcome, joins: Sequence[Join], *, late: bool) -> tuple[ByWhom, ByWhom]:
+    """Return by whom errors changed: by anybody who was not left out, or by who came late.
+
+    The first is from scratch, the second within the agreement.
+    """
+    now = joins[-1].errors
+    if late:
+        changed = {name: _changed_by(name, joins) for name in now}
+        return changed, changed
+    found = []
+    for matrix in (given.interference, given.interference_within_agreement):
+        # What was measured may be selected on another machine; whoever is left out, the others'
+        # errors without them are the same.
+        found.append(
+            {
+                name: {
+                    other: float(matrix[i, j]) * ratio(now[name], given.errors[j])
+                    for i, other in enumerate(now)
+                    if i != j
+                }
+                for j, name in enumerate(now)
+            }
+        )
+    return found[0], found[1]
+
+
 def _changed_by(name: str, joins: Sequence[Join]) -> dict[str, float]:
-    """Return by whom an error changed: everybody who came later."""
+    """Return by whom an error changed: everybody who joined late."""
     changes: dict[str, float] = {}
     for before, join in itertools.pairwise(joins):
         if name in before.errors:

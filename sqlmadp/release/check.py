@@ -13,10 +13,10 @@ from sqlmadp.files.plan import Plan
 from sqlmadp.files.schema import read_schema
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.private import Ledger
-from sqlmadp.private.engines import Identity, open_engine
+from sqlmadp.private.engines import open_engine
 from sqlmadp.private.engines.catalogue import catalogue_problems
 from sqlmadp.release.bound_plan import BoundPlan
-from sqlmadp.release.history import find_base
+from sqlmadp.release.history import History, find_history
 from sqlmadp.release.trial import prepare, without_failing
 
 
@@ -44,24 +44,33 @@ def check_plan(
     measurements, as a release does before it charges anything.
     """
     try:
-        plan = Plan.open(path)
-        plan = replace(plan, skip_refused=plan.skip_refused or skip_refused)
-        read_schema(plan.schema_path)
+        plan, found = Plan.read(path)
     except InputError as error:
         return Checked(None, error.problems)
-    found, notes = compare_with_catalogue(plan)
+    if not plan.schema_path.is_file():
+        return Checked(None, found)
+    try:
+        read_schema(plan.schema_path)
+    except InputError as error:
+        return Checked(None, (*found, *error.problems))
+    plan = replace(plan, skip_refused=plan.skip_refused or skip_refused)
+    mistaken = bool(found)
+    compared, notes = compare_with_catalogue(plan) if plan.source else ((), ())
+    found += compared
     try:
         asked = BoundPlan.bind_sound(plan)
-        if deep:
+        if deep and not mistaken:
             asked = _tried(asked, progress)
-        elif asked.refused and not (plan.skip_refused and asked.plan.analysts):
+        elif asked.refused and (mistaken or not (plan.skip_refused and asked.plan.analysts)):
             raise asked.refusal()
     except InputError as error:
-        return Checked(None, (*found, *error.problems), notes)
+        # Of a plan with mistakes only what is wrong in the statements is certain.
+        more = [each for each in error.problems if not mistaken or each.file != str(plan.path)]
+        return Checked(None, (*found, *more), notes)
     except SourceError as error:  # A public table is to be read from the source.
         problem = Problem(file=str(plan.path), code="source", message=str(error))
         return Checked(None, (*found, problem), notes)
-    return Checked(asked, found, (*notes, *asked.notes))
+    return Checked(None if mistaken else asked, found, (*notes, *asked.notes))
 
 
 def most_seconds(asked: BoundPlan) -> int:
@@ -96,9 +105,9 @@ def _tried(asked: BoundPlan, progress: Callable[[str], None]) -> BoundPlan:
     plan = asked.plan
     asked = without_failing(asked)
     if not plan.ledger_path.exists() and plan.head is None:
-        return prepare(asked, lambda _: None, progress).asked
+        return prepare(asked, lambda _: History(), progress).asked
     with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
-        return prepare(asked, lambda asked: find_base(asked, ledger), progress).asked
+        return prepare(asked, lambda asked: find_history(asked, ledger), progress).asked
 
 
 def compare_with_catalogue(plan: Plan) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
@@ -110,15 +119,5 @@ def compare_with_catalogue(plan: Plan) -> tuple[tuple[Problem, ...], tuple[Probl
         return (Problem(file=str(plan.path), code="source", message=str(error)),), ()
     try:
         return catalogue_problems(engine, domain), catalogue_notes(engine, domain, plan.csv)
-    finally:
-        engine.close()
-
-
-def source_identity(plan: Plan) -> Identity:
-    """Return the identity of the plan's table, the same for every spelling of its location."""
-    domain = read_schema(plan.schema_path)
-    engine = open_engine(plan.table, table=domain.table)
-    try:
-        return engine.identity
     finally:
         engine.close()

@@ -1,7 +1,7 @@
 """History: what earlier releases mean for a plan: analysts who join late, and known answers.
 
 A plan to which analysts were added, all else unchanged, is not measured anew.  What was measured
-stays; the newcomers bring an epsilon of their own, which is all that is charged; one more
+stays; the late analysts bring an epsilon of their own, which is all that is charged; one more
 measurement complements the earlier ones, and everybody's answers are reconstructed from all of
 them.  Nobody's expected error rises: see `mechanism.complement`.
 
@@ -23,13 +23,15 @@ from fractions import Fraction
 
 import numpy as np
 
+from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reconstruct import measured_rows
-from sqlmadp.errors import InternalError, PlanError, Problem
+from sqlmadp.errors import InternalError, NotCoveredError, PlanError, Problem
 from sqlmadp.files.plan import Plan
 from sqlmadp.files.toml import dotted
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Joint
-from sqlmadp.mechanism.complement import Added, Complement
+from sqlmadp.mechanism.complement import Complement
+from sqlmadp.mechanism.fairness import noise_variance
 from sqlmadp.private import Ledger, Measurement
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.table.domain import Domain
@@ -40,24 +42,57 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Base:
-    """A completed release that a plan adds analysts to."""
+class History:
+    """What a plan adds its late analysts to: a completed release, or nothing, and all are new."""
 
-    asked: BoundPlan
+    asked: BoundPlan | None = None
     """What the analysts of that release asked."""
-    measurements: tuple[Measurement, ...]
+    measurements: tuple[Measurement, ...] = ()
     """All that they read, oldest first."""
-    time: str
+    time: str = ""
 
-    def newcomers(self, plan: Plan) -> list[str]:
+    def __bool__(self) -> bool:
+        return self.asked is not None
+
+    def late(self, plan: Plan) -> list[str]:
         """Return who is in the plan and was not in the release."""
-        known = {analyst.name for analyst in self.asked.plan.analysts}
+        known = {analyst.name for analyst in self.asked.plan.analysts} if self.asked else ()
         return [analyst.name for analyst in plan.analysts if analyst.name not in known]
 
     def epsilon(self, plan: Plan) -> Fraction:
-        """Return the epsilon that the newcomers bring, which is their charge."""
-        brought, new = bringing(plan), self.newcomers(plan)
-        return sum((brought[name] for name in new), Fraction(0))
+        """Return the epsilon that late analysts bring, which is what is charged."""
+        brought = bringing(plan)
+        return sum((brought[name] for name in self.late(plan)), Fraction(0))
+
+    def select(self, asked: BoundPlan, name: str | None = None) -> Joint:
+        """Return the strategy to be measured next, under the plan's mechanism or the one named.
+
+        It is checked to answer every query of every analyst.  The blocks that an analyst reads are
+        numbered through all measurements.
+        """
+        if self:
+            strategy = complement(asked, self, name or asked.plan.mechanism)
+        else:
+            strategy = asked.outcome(name).strategy
+            if not np.isfinite(strategy.errors).all():
+                raise NotCoveredError("the selected strategy does not answer every statement")
+        blocks = (*known_rows(self.measurements, asked.domain), *strategy.blocks)
+        for reads in set(strategy.reads):
+            processing(asked.plan).check([blocks[number] for number in reads])
+        return strategy
+
+    def expected(
+        self, asked: BoundPlan, name: str | None = None
+    ) -> tuple[list[Stage], Sequence[tuple[int, ...]]]:
+        """Return the stages with the next one, and the numbers of the rows that analysts read."""
+        strategy = self.select(asked, name)
+        following = Stage.following(asked, strategy, self.epsilon(asked.plan))
+        return [*stages_of(self.measurements, asked), following], strategy.reads
+
+
+def processing(plan: Plan) -> Processing:
+    """Return the post-processing that a plan asks for; it is no part of the release."""
+    return Processing(nonnegative=plan.nonnegative, consistent=plan.consistent)
 
 
 def bringing(plan: Plan) -> dict[str, Fraction]:
@@ -65,11 +100,11 @@ def bringing(plan: Plan) -> dict[str, Fraction]:
     return {analyst.name: analyst.share * plan.epsilon for analyst in plan.analysts}
 
 
-def find_base(asked: BoundPlan, ledger: Ledger) -> Base | None:
-    """Return the largest completed release that the plan adds analysts to, or None."""
+def find_history(asked: BoundPlan, ledger: Ledger) -> History:
+    """Return the largest completed release that the plan adds analysts to; empty if none."""
     plan = asked.plan
     brought = bringing(plan)
-    found: list[Base] = []
+    found: list[History] = []
     changed: list[tuple[str, Mapping[str, Fraction]]] = []
     for charge in ledger.charges if plan.late else ():
         stored = ledger.find(charge.release)
@@ -82,10 +117,22 @@ def find_base(asked: BoundPlan, ledger: Ledger) -> Base | None:
         if any(brought[name] != epsilon for name, epsilon in members.items()):
             changed.append((charge.time, members))
         else:
-            found.append(Base(before, everything(stored, ledger), charge.time))
+            found.append(History(before, everything(stored, ledger), charge.time))
     if not found and changed:
         raise PlanError([_changed(plan, *changed[-1])])
-    return max(found, key=lambda base: base.asked.plan.epsilon, default=None)
+    return max(found, key=lambda each: sum(m.epsilon for m in each.measurements), default=History())
+
+
+def history_of(asked: BoundPlan) -> History:
+    """Return the release that a plan adds, or has added, analysts to; empty if none."""
+    plan = asked.plan
+    if not plan.ledger_path.exists():
+        return History()
+    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
+        stored = ledger.find(asked.release_id)
+        if stored is not None and not stored.metadata.get("earlier"):
+            return History()  # Everybody was measured at once.
+        return find_history(asked, ledger)
 
 
 def everything(measurement: Measurement, ledger: Ledger) -> tuple[Measurement, ...]:
@@ -104,15 +151,23 @@ class Stage:
 
     members: tuple[str, ...]
     epsilon: Fraction
-    """What the newcomers brought."""
+    """What the late analysts brought."""
     rows: tuple[Rows, ...]
     """With noise of variance 1."""
 
+    @classmethod
+    def following(cls, asked: BoundPlan, strategy: Joint, charge: Fraction) -> Stage:
+        """Return the stage of a strategy that is measured next, for the epsilon charged."""
+        noise = noise_variance(charge / asked.domain.records_between_neighbours)
+        scale = 1 / (strategy.total * math.sqrt(noise))
+        rows = tuple(block.times(scale) for block in strategy.blocks)
+        return cls(tuple(analyst.name for analyst in asked.plan.analysts), charge, rows)
 
-def stages_of(measurements: Sequence[Measurement], domain: Domain) -> list[Stage]:
+
+def stages_of(measurements: Sequence[Measurement], asked: BoundPlan) -> list[Stage]:
     """Return the stages that were measured, oldest first."""
     return [
-        Stage(tuple(each.metadata["members"]), each.epsilon, known_rows([each], domain))
+        Stage(tuple(each.metadata["members"]), each.epsilon, known_rows([each], asked.domain))
         for each in measurements
     ]
 
@@ -126,50 +181,45 @@ def known_rows(measurements: Sequence[Measurement], domain: Domain) -> tuple[Row
     return tuple(rows)
 
 
-def complement(asked: BoundPlan, base: Base) -> Joint:
-    """Return the newcomers' strategy, with the numbers of all blocks that each analyst reads.
+def complement(asked: BoundPlan, history: History, name: str) -> Joint:
+    """Return the strategy of late analysts under a mechanism, and what everybody reads.
 
-    Blocks are numbered through all measurements.  Under a mechanism that keeps everybody to their
-    own rows, newcomers add their own strategies.
+    Under a mechanism that keeps everybody to their own rows, they add their own strategies.
     """
     plan = asked.plan
-    new, brought = base.newcomers(plan), bringing(plan)
-    known = known_rows(base.measurements, asked.domain)
+    late, brought = history.late(plan), bringing(plan)
+    known = known_rows(history.measurements, asked.domain)
     names = [analyst.name for analyst in plan.analysts]
-    chosen = mechanism(plan.mechanism)
+    chosen = mechanism(name)
     if chosen.separate:
-        members = [n for n, name in enumerate(names) if name in new]
+        members = [n for n, name in enumerate(names) if name in late]
         added = chosen.select(asked.collective.of(members))
-        reads = _own_reads(base) | {
+        reads = _own_reads(history) | {
             name: tuple(len(known) + number for number in own)
-            for name, own in zip(new, added.reads, strict=True)
+            for name, own in zip(late, added.reads, strict=True)
         }
         errors = np.full(len(names), np.nan)
         return Joint(added.blocks, added.total, tuple(reads[n] for n in names), errors)
     choice = Complement(known=known)
     neighbours = asked.domain.records_between_neighbours
-    epsilons = [brought[name] / neighbours if name in new else None for name in names]
+    epsilons = [brought[name] / neighbours if name in late else None for name in names]
     found = choice.select(asked.collective, epsilons)
-    _check(asked, base, choice, found)
+    there = [n for n, name in enumerate(names) if name not in late]
+    before = choice.errors(None, [asked.collective.workloads[n] for n in there], Fraction(1))
+    if (found.errors[there] > (1 + ROUNDING) * before).any():
+        raise InternalError("an error would rise by what late analysts add; nothing was spent")
     everyone = tuple(range(len(known) + len(found.strategy.blocks)))
     return replace(found.strategy, reads=(everyone,) * len(names))
 
 
-def _check(asked: BoundPlan, base: Base, choice: Complement, chosen: Added) -> None:
-    """Raise before anything is spent if somebody's error would rise after all."""
-    new = base.newcomers(asked.plan)
-    there = [n for n, analyst in enumerate(asked.plan.analysts) if analyst.name not in new]
-    epsilon = base.epsilon(asked.plan) / asked.domain.records_between_neighbours
-    before = choice.errors(None, [asked.collective.workloads[n] for n in there], epsilon)
-    if (chosen.errors[there] > (1 + ROUNDING) * before).any():
-        raise InternalError("an error would rise by what newcomers add; nothing was spent")
-
-
-def _own_reads(base: Base) -> dict[str, tuple[int, ...]]:
+def _own_reads(history: History) -> dict[str, tuple[int, ...]]:
     """Return the blocks that each analyst of a release read."""
-    reads: list[list[int]] = base.measurements[-1].metadata["reads"]
-    analysts = base.asked.plan.analysts
-    return {a.name: tuple(reads[p]) for a, p in zip(analysts, base.asked.places, strict=True)}
+    asked = history.asked
+    if asked is None:
+        return {}
+    reads: list[list[int]] = history.measurements[-1].metadata["reads"]
+    pairs = zip(asked.plan.analysts, asked.places, strict=True)
+    return {analyst.name: tuple(reads[place]) for analyst, place in pairs}
 
 
 def _members(stored: Measurement | None) -> dict[str, Fraction]:
@@ -199,7 +249,7 @@ def _changed(plan: Plan, time: str, members: Mapping[str, Fraction]) -> Problem:
         file=str(plan.path),
         code="epsilon-changed",
         message=f"{name!r} brought epsilon {members[name]} to the release of {time}, but this plan "
-        f"says {brought[name]}; what was measured stays, and only newcomers can be charged",
+        f"says {brought[name]}; what was measured stays, and only late analysts can be charged",
         hint=f"To add {', '.join(new)} to that release, write {', '.join(lines)}, and under "
         f"{', '.join(map(_table, new))} the epsilon to be charged; no share, and no "
         f"epsilon at the top. To measure everything anew for epsilon {plan.epsilon}, write "

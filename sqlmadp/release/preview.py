@@ -1,11 +1,12 @@
 """Preview: what ``release`` would give the analysts of a plan, before anything is spent.
 
     preview    expected errors of the plan, or of the plan with changes
+    EXPLAIN    what one statement would cost, and how exact it would be
     dry run    everything that a release does before it reads a record, and nothing after that
 
 A plan that is not released yet is measured at once.  A plan to which analysts were added after a
-release keeps what was measured, whatever its mechanism; the newcomers' part is all that is chosen
-and charged (`history`), so that is what is shown.  Reads the ledger, and no data.
+release keeps what was measured, whatever its mechanism; the part of the late analysts is all that
+is chosen and charged (`history`), so that is what is shown.  Reads the ledger, and no data.
 
 Strategies do not depend on epsilon, and every RMSE is proportional to 1 / epsilon.  So the least
 epsilon that meets a target is known from one preview: ``epsilon max(rmse / target)``.
@@ -19,21 +20,27 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
-from sqlmadp.answer.result import TextTable, number
+from sqlmadp.answer.explain import explain
+from sqlmadp.answer.reconstruct import Estimate, recut
+from sqlmadp.answer.result import Result, TextTable, number
+from sqlmadp.bind.bind import bind, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import InputError, NotSupportedError, ProgrammingError
-from sqlmadp.files.analysts import Analyst
+from sqlmadp.files.analysts import Analyst, no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.mechanism.fairness import Cap, explained_caps
 from sqlmadp.private import Ledger
 from sqlmadp.private.engines import Identity
 from sqlmadp.private.ledger_binding import check_binding
-from sqlmadp.release.bound_plan import BoundPlan
-from sqlmadp.release.certificate import Certificate, certify, certify_late, unit_noise
-from sqlmadp.release.check import compare_with_catalogue, source_identity
-from sqlmadp.release.history import Base, Stage, find_base, stages_of
-from sqlmadp.release.release import Progress, added
+from sqlmadp.release.bound_plan import BoundPlan, source_identity
+from sqlmadp.release.certificate import Certificate, certify
+from sqlmadp.release.check import compare_with_catalogue
+from sqlmadp.release.history import History, find_history, history_of
+from sqlmadp.release.release import Progress, asked_and_released
 from sqlmadp.release.trial import prepare, without_failing
+from sqlmadp.sql.statements import Statement, explained, split
+from sqlmadp.table.domain import Domain
 
 DIGITS = 6
 """Significant digits of a least epsilon, rounded up."""
@@ -42,18 +49,18 @@ DIGITS = 6
 class Previews(dict[str, Certificate | NotSupportedError]):
     """Certificates by mechanism; one that cannot serve this domain says why instead."""
 
-    def __init__(self, asked: BoundPlan, base: Base | None = None) -> None:
+    def __init__(self, asked: BoundPlan, history: History) -> None:
         super().__init__()
         self.asked = asked
-        self.base = base
-        """The completed release that the plan adds analysts to, if it does."""
+        self.history = history
+        """What the plan adds analysts to."""
 
     def caps(self) -> dict[str, dict[str, Cap]]:
         """Return the caps on each analyst's error, by mechanism that searches within such caps."""
         names = [analyst.name for analyst in self.asked.plan.analysts]
         found = {}
         for mechanism, each in self.items():
-            if isinstance(each, Certificate) and self.base is None:
+            if isinstance(each, Certificate) and not self.history:
                 caps = explained_caps(self.asked.outcome(mechanism))
                 found[mechanism] = dict(zip(names, caps, strict=True)) if caps else {}
         return found
@@ -87,16 +94,16 @@ def preview_plan(
     """Return the certificates that a release with each mechanism would have."""
     if unknown := [name for name in mechanisms if name not in MECHANISMS]:
         raise ProgrammingError(f"no mechanism {unknown[0]!r}; there are {', '.join(MECHANISMS)}")
-    from sqlmadp.show.progress import told  # noqa: PLC0415
+    from sqlmadp.show.progress import shown_progress  # noqa: PLC0415
 
-    with told(progress, 1 + len(mechanisms)) as report:
+    with shown_progress(progress, 1 + len(mechanisms)) as report:
         report("binding statements")
         asked = BoundPlan.bind(plan)
-        previews = Previews(asked, base_of(asked))
+        previews = Previews(asked, history_of(asked))
         for name in mechanisms:
             report(f"mechanism {name}")
             try:
-                previews[name] = preview(asked, previews.base, name, report)
+                previews[name] = preview(asked, previews.history, name, report)
             except NotSupportedError as error:
                 previews[name] = error
     return previews
@@ -104,55 +111,75 @@ def preview_plan(
 
 def preview(
     asked: BoundPlan,
-    base: Base | None,
+    history: History,
     name: str,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Certificate:
-    """Return the certificate of a release with one mechanism; with ``base``, of adding to it."""
+    """Return the certificate of a release with one mechanism that adds to what was released."""
     asked.collective.progress = lambda done, total: progress(
         f"mechanism {name}: {done} of {2 * total} steps"
     )
-    if base is None:
-        return certify(asked, name, progress=_leaving_out(name, progress))
-    asked = replace(asked, plan=replace(asked.plan, mechanism=name))
-    strategy = added(asked, base)
-    names = tuple(analyst.name for analyst in asked.plan.analysts)
-    charge = base.epsilon(asked.plan)
-    rows = unit_noise(strategy, charge / asked.domain.records_between_neighbours)
-    stages = [*stages_of(base.measurements, asked.domain), Stage(names, charge, tuple(rows))]
-    return certify_late(asked, stages, strategy.reads)
+
+    def leaving_out(done: int, total: int) -> None:
+        progress(f"mechanism {name}: {total + done} of {2 * total} steps")
+
+    asked.outcome(name, leaving_out)  # It is asked for again, and reports when it is worked out.
+    return certify(asked, *history.expected(asked, name), name)
 
 
-def _leaving_out(name: str, progress: Callable[[str], None]) -> Callable[[int, int], None]:
-    """Return a callback that reports how many analysts were left out, after all were selected."""
-    return lambda done, total: progress(f"mechanism {name}: {total + done} of {2 * total} steps")
-
-
-def base_of(asked: BoundPlan) -> Base | None:
-    """Return the completed release that a plan adds, or has added, analysts to."""
-    plan = asked.plan
-    if not plan.ledger_path.exists():
+def explain_text(
+    plan: Plan, sql: str, analyst: str | None = None, *, dialect: str | None = None
+) -> Result | None:
+    """Return the rows of ``EXPLAIN SELECT ...``; None if this is no EXPLAIN."""
+    dialect = dialect or plan.dialect
+    statements = split(sql, file="query", limits=plan.limits, dialect=dialect)
+    asked = [explained(statement) for statement in statements]
+    if len(asked) != 1 or asked[0] is None:
         return None
-    with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
-        stored = ledger.find(asked.release_id)
-        if stored is not None and not stored.metadata.get("earlier"):
-            return None  # Everybody was measured at once.
-        return find_base(asked, ledger)
+    return explain_statement(plan, asked[0], analyst)
+
+
+def explain_statement(plan: Plan, statement: Statement, analyst: str | None = None) -> Result:
+    """Return scope, cells, groups and expected error of a statement, from what a reader reads."""
+    asked, done = asked_and_released(plan)
+    number = None if analyst is None else asked.analyst(analyst)
+    if analyst is not None and number is None:
+        raise no_analyst(analyst, (each.name for each in asked.plan.analysts))
+    domain = asked.domain.with_cuts(cuts([statement], asked.domain, plan.limits))
+    query = bind(statement, Evaluator(domain, plan.limits))
+    if done is not None:
+        return explain(query, done.estimate(domain, analyst))
+    return explain(query, expected_estimate(asked, number, domain))
+
+
+def expected_estimate(
+    asked: BoundPlan, number: int | None = None, domain: Domain | None = None
+) -> Estimate:
+    """Return what an analyst, or the curator, would read once the plan is released: no values.
+
+    ``domain`` may cut real columns at more places than the plan's own.
+    """
+    stages, own = history_of(asked).expected(asked)
+    rows = [block for stage in stages for block in stage.rows]
+    reads = range(len(rows)) if number is None else own[number]
+    domain = domain or asked.domain
+    read = tuple(recut(rows[place], asked.cuts, domain) for place in reads)
+    return Estimate(domain, read, (), noise_variance=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What if: how a plan is to be changed.
+    """How a plan is changed before it is previewed.
 
     Analysts leave, then analysts join, then shares are set, then epsilon.  Whoever leaves or joins
-    changes the shares of the others in proportion; a newcomer takes an equal share unless one is
+    changes the shares of the others in proportion; who joins takes an equal share unless one is
     named.  Shares that are named are exact, and the others share the rest in proportion to what
     they had.  A changed plan is previewed as if nothing had been released.
     """
 
     without: Sequence[str] = ()
     joining: Mapping[str, Path] = field(default_factory=dict)
-    """Newcomers by name, each with a file of statements."""
+    """Who joins, by name, each with a file of statements."""
     shares: Mapping[str, Fraction] = field(default_factory=dict)
     epsilon: Fraction | None = None
 
@@ -163,7 +190,7 @@ class Changes:
         members = {analyst.name: analyst for analyst in plan.analysts}
         for name in self.without:
             if name not in members:
-                raise ProgrammingError(f"no analyst {name!r} in the plan; {_known(members)}")
+                raise no_analyst(name, members)
             del members[name]
         members = {each.name: each for each in _in_proportion([*members.values()], Fraction(1))}
         for name, file in self.joining.items():
@@ -171,8 +198,8 @@ class Changes:
                 raise ProgrammingError(f"there is an analyst {name!r} in the plan already")
             share = Fraction(1, len(members) + 1)
             others = _in_proportion([*members.values()], 1 - share)
-            newcomer = Analyst(name=name, files=(file,), share=share)
-            members = {each.name: each for each in (*others, newcomer)}
+            joined = Analyst(name=name, files=(file,), share=share)
+            members = {each.name: each for each in (*others, joined)}
         analysts = _with_shares(members, self.shares)
         epsilon = self.epsilon or plan.epsilon
         return replace(plan, analysts=analysts, epsilon=epsilon, late=False)
@@ -180,11 +207,12 @@ class Changes:
 
 def least_epsilons(previews: Previews, targets: Mapping[str, float]) -> dict[str, Fraction]:
     """Return, by mechanism, the least epsilon that meets the targets; nothing without targets."""
-    if targets and (base := previews.base) is not None:
+    if targets and (history := previews.history):
         raise ProgrammingError(
             f"a target names the least epsilon of a plan that is measured at once, but this one "
-            f"adds {', '.join(base.newcomers(previews.asked.plan))} to the release of {base.time}; "
-            "write late = false in the plan to see what measuring everything anew would take"
+            f"adds {', '.join(history.late(previews.asked.plan))} to the release of "
+            f"{history.time}; write late = false in the plan to see what measuring everything anew "
+            "would take"
         )
     return {
         name: least_epsilon(previews.asked, each, targets)
@@ -194,28 +222,37 @@ def least_epsilons(previews: Previews, targets: Mapping[str, float]) -> dict[str
 
 
 def least_epsilon(asked: BoundPlan, preview: Certificate, targets: Mapping[str, float]) -> Fraction:
-    """Return the least epsilon with which the RMSE of every named query meets its target.
+    """Return the least epsilon with which the RMSE of every named column meets its target.
 
-    A target names a query, of whichever analysts have one of that name, or ``analyst.query``.
+    A target names a query, and so all of its columns whose error is known in advance, or one column
+    as ``query.column``; of whichever analysts have one of that name, or with ``analyst.`` in front.
     """
+    known = [
+        (analyst, query.name, column, error)
+        for analyst, standing in preview.analysts.items()
+        for query in standing.statements
+        for column, error in query.columns
+    ]
     needed = Fraction(0)
     for name, target in targets.items():
         found = [
-            query.rmse
-            for analyst, standing in preview.analysts.items()
-            for query in standing.statements
-            if name in (query.name, f"{analyst}.{query.name}")
+            error
+            for analyst, query, column, error in known
+            for own in (query, f"{query}.{column}")
+            if name in (own, f"{analyst}.{own}")
         ]
         if not found:
-            listed = [
-                f"{analyst}.{query.name}"
-                for analyst, standing in preview.analysts.items()
-                for query in standing.statements
-            ]
+            listed = dict.fromkeys(f"{analyst}.{query}" for analyst, query, _, _ in known)
             raise ProgrammingError(
-                f"no query named {name!r}. Queries in this plan: {', '.join(listed)}"
+                f"no query or column named {name!r}. Queries in this plan: {', '.join(listed)}"
             )
-        needed = max(needed, asked.plan.epsilon * Fraction(max(found)) / Fraction(target))
+        errors = [error for error in found if error is not None]
+        if not errors:
+            raise ProgrammingError(
+                f"the error of {name!r} depends on the answers, so no epsilon can be named for it "
+                "before the release; name a target for a count or a sum"
+            )
+        needed = max(needed, asked.plan.epsilon * Fraction(max(errors)) / Fraction(target))
     return rounded_up(needed)
 
 
@@ -238,7 +275,7 @@ def _with_shares(
     members: Mapping[str, Analyst], shares: Mapping[str, Fraction]
 ) -> tuple[Analyst, ...]:
     if unknown := [name for name in shares if name not in members]:
-        raise ProgrammingError(f"no analyst {unknown[0]!r} in the plan; {_known(members)}")
+        raise no_analyst(unknown[0], members)
     if not members:
         raise ProgrammingError("without these analysts nobody is left")
     left = 1 - sum(shares.values(), Fraction(0))
@@ -251,10 +288,6 @@ def _with_shares(
     named = {name: replace(members[name], share=share) for name, share in shares.items()}
     rest = {each.name: each for each in _in_proportion(others, left)}
     return tuple((named | rest)[name] for name in members)
-
-
-def _known(members: Mapping[str, Analyst]) -> str:
-    return f"there are {', '.join(members)}" if members else "nobody is left"
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +304,7 @@ class DryRun:
     """How many questions would be measured over which columns."""
     preview: Certificate
     epsilon: Fraction
-    """What it would charge: the plan's, or what newcomers bring to a completed release."""
+    """What it would charge: the plan's, or what late analysts bring to a completed release."""
     added_to: str | None = None
     """When the release was completed that the plan adds analysts to, if it does."""
 
@@ -293,26 +326,26 @@ def dry_run(plan: Plan, progress: Progress = lambda _: None) -> DryRun:
     if problems := compare_with_catalogue(plan)[0]:
         raise InputError(problems)
     progress("looking at the ledger")
-    spent, completed, base = _look(asked, source_identity(plan))
-    ready = prepare(asked, lambda _: base, progress)
+    spent, completed, history = _look(asked, source_identity(plan))
+    ready = prepare(asked, lambda _: history, progress)
     asked = ready.asked
-    found = preview(asked, base, asked.plan.mechanism)
     blocks = ready.strategy.measured
     measured: dict[tuple[str, ...], int] = {}
     for block in sorted(blocks, key=lambda block: (len(block.scope), block.scope)):
         measured[block.scope] = measured.get(block.scope, 0) + block.count
-    time = None if base is None else base.time
+    found = ready.trial.certificate
+    time = history.time or None
     return DryRun(asked, plan.budget, spent, completed, measured, found, ready.epsilon, time)
 
 
-def _look(asked: BoundPlan, identity: Identity) -> tuple[Fraction, str | None, Base | None]:
+def _look(asked: BoundPlan, identity: Identity) -> tuple[Fraction, str | None, History]:
     """Return the budget spent, when this release was recorded, and the release it adds to."""
     plan = asked.plan
     with Ledger.prepare(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
         known = [charge.time for charge in ledger.charges if charge.release == asked.release_id]
         if known:
-            return ledger.spent, known[0], None
-        base = find_base(asked, ledger)
-        ledger.require(plan.epsilon if base is None else base.epsilon(plan))
+            return ledger.spent, known[0], History()
+        history = find_history(asked, ledger)
+        ledger.require(history.epsilon(plan))
         check_binding(identity, ledger)
-        return ledger.spent, None, base
+        return ledger.spent, None, history

@@ -20,42 +20,42 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-import numpy as np
-
 from sqlmadp.answer.processing import Processing
 from sqlmadp.answer.reader import Reader
-from sqlmadp.answer.reconstruct import DRAWS, Estimate, joint_scopes, measured_rows
+from sqlmadp.answer.reconstruct import Estimate, joint_scopes
 from sqlmadp.answer.result import Result, number
+from sqlmadp.answer.sizes import DRAWS
+from sqlmadp.bind.bind import Binder, BoundQuery
 from sqlmadp.errors import (
     Error,
-    NotCoveredError,
     NotReleasedError,
     NotSupportedError,
     OperationalError,
     Problem,
     ProgrammingError,
     SourceError,
+    reporting,
 )
+from sqlmadp.files.analysts import no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.files.staging import held
 from sqlmadp.mechanism.collective import Joint
 from sqlmadp.private import Ledger, Measurement, measure
+from sqlmadp.private.engines import open_engine
+from sqlmadp.private.engines.catalogue import check_catalogue
 from sqlmadp.private.engines.scope_batches import answer_bytes
-from sqlmadp.private.ledger_binding import NOTED, stored
-from sqlmadp.release.bound_plan import BoundPlan, Refused
-from sqlmadp.release.bug_report import reporting
-from sqlmadp.release.certificate import Certificate, Skipped, certify, certify_late
+from sqlmadp.private.ledger_binding import NOTED, check_binding, stored
+from sqlmadp.release.bound_plan import BoundPlan, Refused, domain_of, source_identity
+from sqlmadp.release.certificate import Certificate, Skipped, certify
 from sqlmadp.release.history import (
-    Base,
+    History,
     bringing,
-    complement,
     everything,
-    find_base,
-    known_rows,
+    find_history,
+    processing,
     stages_of,
     stored_before,
 )
-from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import Statement, split
 from sqlmadp.table.domain import Domain
@@ -131,13 +131,8 @@ class Release:
         return replace(self._certified(), skipped=self._skipped)
 
     def _certified(self) -> Certificate:
-        reads = tuple(tuple(self._reads(each.name)) for each in self.asked.plan.analysts)
-        if len(self.measurements) > 1:
-            return certify_late(self.asked, stages_of(self.measurements, self.asked.domain), reads)
-        neighbours = self.asked.domain.records_between_neighbours
-        total = self.measurement.sensitivity // neighbours
-        blocks = measured_rows(self.measurement, self.asked.domain)
-        return certify(self.asked, measured=(blocks, total, reads))
+        reads = [tuple(self._reads(each.name)) for each in self.asked.plan.analysts]
+        return certify(self.asked, stages_of(self.measurements, self.asked), reads)
 
     def stating_errors(self) -> Release:
         """Return the release with columns for errors in its results; what is known is kept."""
@@ -207,11 +202,7 @@ class Release:
 
     def query(self, sql: str, analyst: str | None = None, *, dialect: str | None = None) -> Result:
         """Answer any further statement that the measurement supports; spends nothing."""
-        plan = self.asked.plan
-        statements = split(sql, file="query", limits=plan.limits, dialect=dialect or plan.dialect)
-        if len(statements) != 1:
-            raise ProgrammingError(f"one statement was expected, but there are {len(statements)}")
-        return self.answer(statements[0], analyst)
+        return self.answer(single_statement(self.asked.plan, sql, dialect), analyst)
 
     def answer(self, statement: Statement, analyst: str | None = None) -> Result:
         """Answer one statement from what ``analyst`` reads, or from everything."""
@@ -230,8 +221,7 @@ class Release:
     def _number(self, analyst: str) -> int:
         number = self.asked.analyst(analyst)
         if number is None:
-            names = ", ".join(each.name for each in self.asked.plan.analysts)
-            raise ProgrammingError(f"no analyst {analyst!r} in this plan; there are {names}")
+            raise no_analyst(analyst, (each.name for each in self.asked.plan.analysts))
         return number
 
 
@@ -249,10 +239,10 @@ def release(
     """
     # It tries all that comes after this.
     from sqlmadp.release.trial import prepare, without_failing  # noqa: PLC0415
-    from sqlmadp.show.progress import told  # noqa: PLC0415
+    from sqlmadp.show.progress import shown_progress  # noqa: PLC0415
 
     # Nothing is handed in meanwhile.
-    with reporting(), told(progress, STAGES) as report, held(plan.folder, shared=True):
+    with reporting(), shown_progress(progress, STAGES) as report, held(plan.folder, shared=True):
         report("binding statements")
         asked = BoundPlan.bind_sound(plan)
         if asked.refused and not plan.skip_refused:
@@ -261,21 +251,21 @@ def release(
             raise asked.refusal()
         with Ledger.prepare(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
             if (done := _completed(asked, ledger, notice)) is not None:
-                _tell(done.asked, _intention(done.asked, ledger, None), notice)
+                _tell(done.asked, _intention(done.asked, ledger, History()), notice)
                 if elsewhere := _measured_elsewhere(done):
                     notice(f"note: {elsewhere}\n")
                 report("answering")
                 return done
-            base = find_base(asked, ledger)
             # Before the work of selecting, and before any data.
-            ledger.require(asked.plan.epsilon if base is None else base.epsilon(asked.plan))
-            ready = prepare(asked, lambda asked: find_base(asked, ledger), report)
-            asked, base = ready.asked, ready.base
+            ledger.require(find_history(asked, ledger).epsilon(asked.plan))
+            _require_source(asked, ledger)
+            ready = prepare(asked, lambda asked: find_history(asked, ledger), report)
+            asked, history = ready.asked, ready.history
 
             def announce() -> None:
                 if known := _known_answers(asked, ledger):
                     notice(f"note: {known}\n")
-                intention = _intention(asked, ledger, base)
+                intention = _intention(asked, ledger, history)
                 _tell(asked, intention, notice)
                 confirm(intention)
                 report("measuring")
@@ -288,7 +278,7 @@ def release(
                 ledger=ledger,
                 release=asked.release_id,
                 epsilon=ready.epsilon,
-                analysts=[*bringing(asked.plan)] if base is None else base.newcomers(asked.plan),
+                analysts=history.late(asked.plan),
                 mechanism=plan.mechanism,
                 metadata=ready.metadata,
                 notice=notice,
@@ -299,10 +289,18 @@ def release(
             return ready.trial.over(measured, spent=ledger.spent, left=ledger.left)
 
 
+def _require_source(asked: BoundPlan, ledger: Ledger) -> None:
+    """Raise now what `measure` would refuse the table or its ledger for after all the work."""
+    engine = open_engine(asked.plan.table, table=asked.domain.table)
+    try:
+        check_catalogue(engine, asked.domain)
+        check_binding(engine.identity, ledger)
+    finally:
+        engine.close()
+
+
 def _measured_elsewhere(done: Release) -> str:
     """Return a warning if stored answers are of another table than the plan's; empty otherwise."""
-    from sqlmadp.release.check import source_identity  # noqa: PLC0415 - It imports this module.
-
     measured = done.measurement.metadata.get(NOTED, ())
     try:
         now = source_identity(done.asked.plan).names
@@ -347,13 +345,24 @@ def require_memory(strategy: Joint, domain: Domain, limits: Limits) -> None:
         )
 
 
+def single_statement(plan: Plan, sql: str, dialect: str | None = None) -> Statement:
+    """Return the one statement of a text, in the plan's dialect if none is named."""
+    statements = split(sql, file="query", limits=plan.limits, dialect=dialect or plan.dialect)
+    if len(statements) != 1:
+        raise ProgrammingError(f"one statement was expected, but there are {len(statements)}")
+    return statements[0]
+
+
 def answered_before(
     plan: Plan, sql: str, *, dialect: str | None = None
 ) -> tuple[str, Release, Result] | None:
     """Return the rows of a statement from the stored release that answers it best, with its time.
 
-    That is any release of the same schema, also of a plan that has been changed since.
+    That is any release of the same schema, also of a plan that has been changed since.  None if
+    there is none; a statement that no release could answer is refused.
     """
+    # A mistake in it is what matters, whether or not anything was released.
+    Binder(domain_of(plan), plan.limits).bind(single_statement(plan, sql, dialect))
     if not plan.ledger_path.exists():
         return None
     asked = BoundPlan.bind_sound(plan)
@@ -500,31 +509,7 @@ def _strategy(measurement: Measurement) -> tuple[tuple[bytes, ...], float]:
     return tuple(block.fingerprint for block in measurement.blocks), measurement.scale
 
 
-def processing(plan: Plan) -> Processing:
-    """Return the post-processing that a plan asks for; it is no part of the release."""
-    return Processing(nonnegative=plan.nonnegative, consistent=plan.consistent)
-
-
-def select(asked: BoundPlan) -> Joint:
-    """Return the plan's strategy, checked to answer every query of every analyst."""
-    strategy = asked.outcome().strategy
-    if not np.isfinite(strategy.errors).all():
-        raise NotCoveredError("the selected strategy does not answer every statement")
-    for reads in set(strategy.reads):
-        processing(asked.plan).check([strategy.blocks[number] for number in reads])
-    return strategy
-
-
-def added(asked: BoundPlan, base: Base) -> Joint:
-    """Return the strategy that newcomers add to a completed release."""
-    strategy = complement(asked, base)
-    blocks = (*known_rows(base.measurements, asked.domain), *strategy.blocks)
-    for reads in set(strategy.reads):
-        processing(asked.plan).check([blocks[number] for number in reads])
-    return strategy
-
-
-def _intention(asked: BoundPlan, ledger: Ledger, base: Base | None) -> str:
+def _intention(asked: BoundPlan, ledger: Ledger, history: History) -> str:
     """Say what a release will cost, before it does."""
     known = next((c for c in ledger.charges if c.release == asked.release_id), None)
     if known is not None:
@@ -536,11 +521,12 @@ def _intention(asked: BoundPlan, ledger: Ledger, base: Base | None) -> str:
         f"ledger {str(ledger.path)!r} (budget {ledger.budget}, spent {ledger.spent}, "
         f"left {ledger.left})"
     )
-    if base is not None:
+    if history:
+        late, charge = ", ".join(history.late(asked.plan)), history.epsilon(asked.plan)
         return (
-            f"this adds {', '.join(base.newcomers(asked.plan))} to the release of {base.time}: it "
-            f"charges epsilon {base.epsilon(asked.plan)}, which is what they bring, to {budget}; "
-            "what was measured before stays, and nobody's expected error rises"
+            f"this adds {late} to the release of {history.time}: it charges epsilon {charge}, "
+            f"which is what they bring, to {budget}; what was measured before stays, and "
+            "nobody's expected error rises"
         )
     changed = (
         "it asks something else than the releases before it, and a changed plan is a new release "
@@ -552,17 +538,16 @@ def _intention(asked: BoundPlan, ledger: Ledger, base: Base | None) -> str:
     return f"this is a new release: it charges epsilon {asked.plan.epsilon} to {budget}; {changed}"
 
 
-def metadata_of(asked: BoundPlan, strategy: Joint, base: Base | None) -> dict[str, object]:
+def metadata_of(asked: BoundPlan, strategy: Joint, history: History) -> dict[str, object]:
     """Return the metadata stored with a measurement, as plain JSON values."""
     reads = sorted(zip(asked.places, strategy.reads, strict=True))
-    earlier = () if base is None else base.measurements
     joint = joint_scopes(strategy.blocks)
     return {
         "reads": [list(blocks) for _, blocks in reads],
         "cuts": asked.cuts,
         "schema": asked.schema_id,
         "members": {name: str(epsilon) for name, epsilon in bringing(asked.plan).items()},
-        "earlier": [measurement.release for measurement in earlier],
+        "earlier": [measurement.release for measurement in history.measurements],
         **({"joint": joint} if joint else {}),
         **({"skipped": _skipped_names(asked)} if asked.refused else {}),
     }

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from sqlmadp.bind.bind import BoundQuery
 from sqlmadp.errors import Problem
-from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import Statement
 from sqlmadp.table.joint import declared

@@ -7,7 +7,7 @@ the real ones:
     strategy + made-up values  ->  Measurement  ->  Release  ->  rows with errors, certificate,
                                                                  files, the page of the report
 
-The values are all 0, then drawn at random from a public sequence (`answer.reconstruct`), and then
+The values are all 0, then drawn at random from a public sequence (`answer.processing`), and then
 the opposite of those: counts that are negative, large and in no proportion to each other, so that
 every one has been above 0 and below.  No record is read.  Whatever fails here is refused before the
 charge, by statement, together with all other refusals; what does not depend on values (solvers,
@@ -28,28 +28,32 @@ from pathlib import Path
 import numpy as np
 
 from sqlmadp.answer.errors import result_of
-from sqlmadp.answer.processing import Processing
-from sqlmadp.answer.reconstruct import Sums, laplace
+from sqlmadp.answer.processing import Processing, laplace
+from sqlmadp.answer.reconstruct import Sums
 from sqlmadp.answer.result import FORMATS, write_results
 from sqlmadp.answer.rows import Desk
-from sqlmadp.errors import Error, NotCoveredError, NotSupportedError, Problem, UnfitPlanError
+from sqlmadp.bind.bind import BoundQuery
+from sqlmadp.errors import (
+    Error,
+    NotCoveredError,
+    NotSupportedError,
+    Problem,
+    UnfitPlanError,
+    reporting,
+)
 from sqlmadp.mechanism.collective import Joint
 from sqlmadp.private import Measurement
 from sqlmadp.private.blocks import grain
 from sqlmadp.private.measure import calibrate
 from sqlmadp.release.bound_plan import BoundPlan, Refused
-from sqlmadp.release.bug_report import reporting
-from sqlmadp.release.history import Base
+from sqlmadp.release.history import History
 from sqlmadp.release.release import (
     Progress,
     Release,
     Results,
-    added,
     metadata_of,
     require_memory,
-    select,
 )
-from sqlmadp.sql.bind import BoundQuery
 from sqlmadp.sql.statements import Statement
 from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
@@ -99,8 +103,8 @@ class Ready:
     """What is about to be measured, after everything that follows was tried."""
 
     asked: BoundPlan
-    base: Base | None
-    """The completed release that it adds analysts to, if it does."""
+    history: History
+    """What it adds analysts to."""
     epsilon: Fraction
     """What it will be charged."""
     strategy: Joint
@@ -111,7 +115,7 @@ class Ready:
 
 def prepare(
     asked: BoundPlan,
-    find_base: Callable[[BoundPlan], Base | None],
+    find_history: Callable[[BoundPlan], History],
     progress: Progress = lambda _: None,
 ) -> Ready:
     """Select what to measure and try all that follows; raise what is refused, all at once.
@@ -120,9 +124,8 @@ def prepare(
     left to answer.
     """
     while True:
-        base = find_base(asked)
         try:
-            ready = _selected(asked, base, progress)
+            ready = _selected(asked, find_history(asked), progress)
         except UnfitPlanError:
             raise
         except NotSupportedError as error:
@@ -152,20 +155,18 @@ def without_failing(asked: BoundPlan) -> BoundPlan:
     return left
 
 
-def _selected(asked: BoundPlan, base: Base | None, progress: Progress) -> Ready:
+def _selected(asked: BoundPlan, history: History, progress: Progress) -> Ready:
     plan = asked.plan
     progress("selecting a strategy")
     asked.collective.progress = lambda done, total: progress(
         f"selecting a strategy: {done} of {total} analysts"
     )
-    epsilon = plan.epsilon if base is None else base.epsilon(plan)
-    strategy = select(asked) if base is None else added(asked, base)
+    epsilon, strategy = history.epsilon(plan), history.select(asked)
     require_memory(strategy, asked.domain, plan.limits)
-    metadata = metadata_of(asked, strategy, base)
-    earlier = () if base is None else base.measurements
-    nothing = made_up(asked, strategy, epsilon, metadata)
-    trial = Release(asked, (*earlier, nothing), Fraction(0), plan.budget, draws=DRAWS)
-    return Ready(asked, base, epsilon, strategy, metadata, trial)
+    metadata = metadata_of(asked, strategy, history)
+    measured = (*history.measurements, made_up(asked, strategy, epsilon, metadata))
+    trial = Release(asked, measured, Fraction(0), plan.budget, draws=DRAWS)
+    return Ready(asked, history, epsilon, strategy, metadata, trial)
 
 
 def try_statement(query: BoundQuery, analyst: str, desk: Desk | None = None) -> Problem | None:
@@ -286,8 +287,7 @@ def _write(trial: Release, results: Results) -> None:
     """Write all files and the page of the report, to a folder that is removed again."""
     asked = trial.asked
     with tempfile.TemporaryDirectory(prefix="sqlmadp-trial-") as folder:
-        for form in FORMATS:
-            write_results(results, Path(folder), form)
+        write_results(results, Path(folder), *FORMATS)
     certificates = {asked.plan.mechanism: trial.certificate}
     from sqlmadp.show.report import page  # noqa: PLC0415
     from sqlmadp.show.report.content import assemble  # noqa: PLC0415 - The report shows releases.

@@ -6,7 +6,7 @@ and is raised when a key is removed or changes its meaning; new keys may come wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +15,7 @@ from sqlmadp.errors import Error, NotSupportedError, Problem
 from sqlmadp.mechanism.fairness import Bounds, Cap
 from sqlmadp.private import Ledger
 from sqlmadp.release.bound_plan import BoundPlan
-from sqlmadp.release.certificate import Certificate, Join, Skipped
+from sqlmadp.release.certificate import Certificate, Skipped
 from sqlmadp.release.check import most_seconds
 from sqlmadp.release.preview import DryRun, Previews
 from sqlmadp.release.release import Release, Results
@@ -27,6 +27,11 @@ VERSION = 1
 def versioned(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Return figures as they are printed: with the version of their form in front."""
     return {"version": VERSION, **figures}
+
+
+def _fields(of: object, *names: str) -> dict[str, Any]:
+    """Return some attributes by name; exact numbers become text when they are printed."""
+    return {name: getattr(of, name) for name in names}
 
 
 def check_figures(
@@ -50,15 +55,8 @@ def _left_out(asked: BoundPlan | None) -> dict[str, Any]:
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
-    return {
-        "file": problem.file,
-        "line": problem.line or None,
-        "column": problem.column or None,
-        "code": problem.code,
-        "message": problem.message,
-        "hint": problem.hint,
-        "excerpt": problem.excerpt,
-    }
+    found = _fields(problem, "file", "line", "column", "code", "message", "hint", "excerpt")
+    return found | {"line": problem.line or None, "column": problem.column or None}
 
 
 def _queries(asked: BoundPlan | None) -> list[dict[str, Any]]:
@@ -87,8 +85,8 @@ def plan_figures(
     asked = previews.asked
     return {
         **_late(previews),
-        **({"least_epsilon": {name: str(each) for name, each in least.items()}} if least else {}),
-        "epsilon": str(asked.plan.epsilon),
+        **({"least_epsilon": least} if least else {}),
+        "epsilon": asked.plan.epsilon,
         "cells": asked.domain.cells,
         "mechanisms": {
             name: {"unsupported": str(each)}
@@ -103,23 +101,21 @@ def _caps(caps: Mapping[str, Cap] | None) -> dict[str, Any]:
     if caps is None:
         return {}
     return {
-        "caps": {
-            name: {"reached": each.reached, "binds": each.binds, "cost": each.cost}
-            for name, each in caps.items()
-        }
+        "caps": {name: _fields(each, "reached", "binds", "cost") for name, each in caps.items()}
     }
 
 
 def _late(previews: Previews) -> dict[str, Any]:
     """Return the charge and the analysts that a plan adds to a release, if it does."""
-    if (base := previews.base) is None:
+    history = previews.history
+    if not history:
         return {}
     plan = previews.asked.plan
     return {
         "late": {
-            "added_to": base.time,
-            "analysts": base.newcomers(plan),
-            "charge": str(base.epsilon(plan)),
+            "added_to": history.time,
+            "analysts": history.late(plan),
+            "charge": history.epsilon(plan),
         }
     }
 
@@ -130,11 +126,10 @@ def _mechanism(certificate: Certificate) -> dict[str, Any]:
         "promised": certificate.promise,
         "total_error": certificate.total,
         **_beside(certificate.total, certificate.bounds),
-        "relative": certificate.relative,
-        "sharing_ratio": certificate.sharing_ratio,
+        **_fields(certificate, "relative", "sharing_ratio"),
         "interference": certificate.worst_interference,
         "interference_within_agreement": certificate.worst_within_agreement,
-        **({"joins": _joins(certificate.joins)} if certificate.joins else {}),
+        **({"joins": certificate.joins} if certificate.joins else {}),
         "interference_matrix": {
             joining: {
                 name: standing.interference[joining]
@@ -150,21 +145,13 @@ def _mechanism(certificate: Certificate) -> dict[str, Any]:
 def _standings(certificate: Certificate) -> dict[str, Any]:
     return {
         name: {
-            "share": str(standing.share),
+            **_fields(standing, "share", "alone", "ratio", "interference"),
             "error": standing.now,
-            "alone": standing.alone,
-            "ratio": standing.ratio,
-            "interference": dict(standing.interference),
-            "interference_within_agreement": dict(standing.within_agreement),
-            **({"plainer": list(standing.plainer)} if standing.plainer else {}),
+            "interference_within_agreement": standing.within_agreement,
+            **({"plainer": standing.plainer} if standing.plainer else {}),
             "queries": [
-                {
-                    "name": each.name,
-                    "rows": each.rows,
-                    "rmse": each.rmse,
-                    "factor": each.factor,
-                    "columns": [{"name": name, "rmse": rmse} for name, rmse in each.columns],
-                }
+                _fields(each, "name", "rows", "rmse", "factor")
+                | {"columns": [{"name": name, "rmse": rmse} for name, rmse in each.columns]}
                 for each in standing.statements
             ],
         }
@@ -176,13 +163,9 @@ def dry_run_figures(found: DryRun) -> dict[str, Any]:
     """Return the figures of ``release --dry-run --json``."""
     return {
         "dry_run": True,
-        "completed": found.completed,
-        "epsilon": str(found.epsilon),
-        "budget": str(found.budget),
-        "spent": str(found.spent),
-        "left": str(found.left),
+        **_fields(found, "completed", "epsilon", "budget", "spent", "left"),
         "measured": [
-            {"columns": list(columns), "questions": questions}
+            {"columns": columns, "questions": questions}
             for columns, questions in found.measured.items()
         ],
         "analysts": _standings(found.preview),
@@ -200,39 +183,20 @@ def _beside(total: float, bounds: Bounds) -> dict[str, Any]:
     }
 
 
-def _joins(joins: Sequence[Join]) -> list[dict[str, Any]]:
-    """Return who came when, with what, and everybody's error from then on."""
-    return [
-        {
-            "analysts": list(join.analysts),
-            "epsilon": str(join.epsilon),
-            "errors": dict(join.errors),
-        }
-        for join in joins
-    ]
-
-
 def certificate_figures(certificate: Certificate) -> dict[str, Any]:
     """Return a certificate as ``release --json`` prints it."""
     return {
-        "mechanism": certificate.mechanism,
+        **_fields(certificate, "mechanism", "relative", "error_meaning", "joins"),
         "promised": certificate.promise,
-        "relative": certificate.relative,
-        "error_meaning": certificate.error_meaning,
         "total_error": certificate.total,
         **_beside(certificate.total, certificate.bounds),
         "analysts": _standings(certificate),
-        "joins": _joins(certificate.joins),
         **({"skipped": [_skipped(s) for s in certificate.skipped]} if certificate.skipped else {}),
     }
 
 
-def _skipped(skipped: Skipped) -> dict[str, str | None]:
-    return {
-        "analyst": skipped.analyst,
-        "query": skipped.query or None,
-        "code": skipped.code,
-    }
+def _skipped(skipped: Skipped) -> dict[str, Any]:
+    return _fields(skipped, "analyst", "code") | {"query": skipped.query or None}
 
 
 def release_figures(release: Release, results: Results) -> dict[str, Any]:
@@ -274,9 +238,8 @@ def staged_figures(analyst: str, listed: Result) -> dict[str, Any]:
 
 def _budget(release: Release) -> dict[str, Any]:
     return {
-        "epsilon": str(release.measurement.epsilon),
-        "spent": str(release.spent),
-        "left": str(release.left),
+        "epsilon": release.measurement.epsilon,
+        **_fields(release, "spent", "left"),
         **_processing(release),
     }
 
@@ -286,30 +249,16 @@ def _processing(release: Release) -> dict[str, Any]:
     done = release.processing
     if done.meaning is None:
         return {}
-    return {
-        "post_processing": {
-            "nonnegative": done.nonnegative,
-            "consistent": done.consistent,
-            "errors": done.meaning,
-        }
-    }
+    how = _fields(done, "nonnegative", "consistent")
+    return {"post_processing": how | {"errors": done.meaning}}
 
 
 def ledger_figures(ledger: Ledger) -> dict[str, Any]:
     """Return the figures of ``ledger --json``."""
     return {
-        "budget": str(ledger.budget),
-        "spent": str(ledger.spent),
-        "left": str(ledger.left),
-        "head": ledger.head,
+        **_fields(ledger, "budget", "spent", "left", "head"),
         "charges": [
-            {
-                "release": charge.release,
-                "time": charge.time,
-                "epsilon": str(charge.epsilon),
-                "mechanism": charge.mechanism,
-                "analysts": list(charge.analysts),
-            }
+            _fields(charge, "release", "time", "epsilon", "mechanism", "analysts")
             for charge in ledger.charges
         ],
     }

@@ -16,12 +16,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 
 Report = Callable[[str], None]
@@ -30,7 +28,7 @@ _PART = re.compile(r"([0-9]+) of ([0-9]+)")
 
 
 class Stages:
-    """Told the name of each stage as it begins; shows it where there is a bar."""
+    """A callback for the name of each stage as it begins; shows it where there is a bar."""
 
     def __init__(self, bar: Progress | None = None, total: int | None = None) -> None:
         self._bar = bar
@@ -49,6 +47,10 @@ class Stages:
     def _show(self, stage: str, done: float) -> None:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=stage, completed=done, refresh=True)
+
+    def part(self, stage: str) -> Callable[[int, int], None]:
+        """Return a callback that shows how much of one stage is done."""
+        return lambda done, total: self(f"{stage}: {done} of {total}")
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -77,7 +79,7 @@ class NotebookStages(Stages):
 
 
 @contextmanager
-def told(progress: Report | bool, total: int) -> Iterator[Report]:
+def shown_progress(progress: Report | bool, total: int) -> Iterator[Report]:
     """Return the callback for ``progress``: itself; a bar if it is True; silence if it is False."""
     if not isinstance(progress, bool):
         yield progress
@@ -115,16 +117,3 @@ def stages(total: int | None = None, *, quiet: bool = False) -> Iterator[Stages]
     )
     with Progress(*columns, console=screen, transient=True) as bar:
         yield Stages(bar, total)
-
-
-@contextmanager
-def counted(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show how many of all are done."""
-    screen = Console(stderr=True)
-    if quiet or not screen.is_terminal:
-        yield lambda done, total: None
-        return
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen) as bar:
-        task = bar.add_task(what)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

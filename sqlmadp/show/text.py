@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from sqlmadp.answer.result import Result, TextTable, is_number, number, shown, visible
+from sqlmadp.answer.result import Result, TextTable, number, visible
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.mechanism.fairness import AT_CAP, Cap
@@ -27,9 +27,7 @@ from sqlmadp.release.certificate import TINY, Accuracy, Certificate
 from sqlmadp.release.check import most_seconds
 from sqlmadp.release.preview import DryRun, Previews
 from sqlmadp.release.release import Release, Results
-
-WIDEST = 400
-"""Columns of a table that is not shown on a terminal: nothing is cut off in a file."""
+from sqlmadp.show import GAP, WIDEST
 
 
 def console() -> Console:
@@ -44,7 +42,7 @@ def show_checked(asked: BoundPlan) -> None:
     console().print(
         f"{asked.plan.path}: {'1 query' if count == 1 else f'{count:,} queries'} of "
         f"{_analysts(asked)} {'is' if count == 1 else 'are'} in order; "
-        f"{asked.domain.cells:,} cells; no record was read. 'plan' and 'release' take at most "
+        "no record was read. 'plan' and 'release' take at most "
         f"about {most_seconds(asked):,} s of processor time each",
         markup=False,
     )
@@ -64,10 +62,10 @@ def show_previews(previews: Previews) -> None:
         f"{', '.join(previews)}. Nothing is spent and no record is read.",
         markup=False,
     )
-    if (base := previews.base) is not None:
-        new, charge = ", ".join(base.newcomers(asked.plan)), base.epsilon(asked.plan)
+    if history := previews.history:
+        late, charge = ", ".join(history.late(asked.plan)), history.epsilon(asked.plan)
         screen.print(
-            f"This adds {new} to the release of {base.time}: what was measured stays, and the "
+            f"This adds {late} to the release of {history.time}: what was measured stays, and the "
             f"charge is epsilon {charge}.",
             markup=False,
         )
@@ -137,8 +135,8 @@ def _sentence(text: str) -> str:
 
 
 def show_statements(certificate: Certificate) -> None:
-    """Print every statement: its rows, the standard error of each column, and how much it gains."""
-    headers = [Header("analyst"), Header("statement"), Header("rows", right=True)]
+    """Print every statement: its groups, the standard error of each column, and its gain."""
+    headers = [Header("analyst"), Header("statement"), Header("groups", right=True)]
     headers += [Header("column"), Header("±", right=True)]
     table = Grid([*headers, Header("times as accurate as one by one", right=True)])
     for name, standing in certificate.analysts.items():
@@ -196,7 +194,7 @@ def _ratio(value: float) -> Text:
 
 def _queries_table(shown: Mapping[str, Certificate]) -> Grid:
     mechanisms = (Header(name, right=True) for name in shown)
-    headers = [Header("analyst"), Header("statement"), Header("rows", right=True)]
+    headers = [Header("analyst"), Header("statement"), Header("groups", right=True)]
     table = Grid([*headers, Header("column"), *mechanisms], keys=4)
     every = list(shown.values())
     for name, standing in every[0].analysts.items():
@@ -239,7 +237,7 @@ def show_certificate(certificate: Certificate) -> None:
 
 def show_result(result: Result) -> None:
     """Print one query's rows, and what is to be said about them."""
-    _result_table(result).show(console())
+    Grid.of(result.table(limit=None)).show(console())
     for note in result.notes:
         console().print(f"note: {note}", markup=False, soft_wrap=True)
 
@@ -263,24 +261,6 @@ def show_meaning(release: Release) -> None:
     """Print what stated errors mean, if answers are processed further."""
     if (meaning := release.processing.meaning) is not None:
         console().print(meaning, soft_wrap=True)
-
-
-def _result_table(result: Result) -> Grid:
-    headers: list[Header] = []
-    for name, kind in result.columns:
-        headers.append(Header(name, right=is_number(kind)))
-        if name in result.rmse:
-            headers.append(Header("±", right=True, joined=True))
-    table = Grid(headers)
-    for place, row in enumerate(result.rows):
-        cells = []
-        for (name, _), value in zip(result.columns, row, strict=True):
-            error = result.rmse[name][place] if name in result.rmse else None
-            cells.append(shown(value, error))
-            if error is not None:
-                cells.append(number(error))
-        table.add(*cells)
-    return table
 
 
 def show_dry_run(found: DryRun) -> None:
@@ -328,10 +308,6 @@ def show_ledger(ledger: Ledger) -> None:
     screen.print(f"head {ledger.head}", soft_wrap=True)
 
 
-GAP = 2
-"""Blanks between two columns."""
-
-
 @dataclass(frozen=True)
 class Header:
     """The head of one column."""
@@ -354,8 +330,8 @@ class Grid:
 
     @classmethod
     def of(cls, table: TextTable) -> Grid:
-        """Return a grid of all rows of a table."""
-        grid = cls([Header(title, right) for title, right in table.headers])
+        """Return a grid of all rows of a table, in which an error stays beside its answer."""
+        grid = cls([Header(title, right, title == "±") for title, right in table.headers])
         for row in table.rows:
             grid.add(*row)
         return grid

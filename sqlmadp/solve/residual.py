@@ -116,7 +116,7 @@ class Residuals:
         self._exceptions: dict[str, set[int]] = {}
         for column, parts in used.items():
             found = column_of(frozenset(parts))
-            apart = self._exceptions[column] = unlike.get((column, found.finest), set())
+            apart = self._exceptions[column] = unlike.get((column, found.main), set())
             if apart:
                 found = column_of(frozenset(parts), tuple(sorted(apart)))
             self.columns[column] = found
@@ -150,7 +150,7 @@ class Residuals:
             for column, part, vertices in zip(
                 block.scope, block.parts, block.exceptions, strict=True
             )
-            if vertices and self.columns[column].fine and part == self.columns[column].finest
+            if vertices and self.columns[column].fine and part == self.columns[column].main
         )
 
     def told_apart(self, rows: Sequence[Rows]) -> tuple[list[int], list[int]]:
@@ -210,7 +210,7 @@ class Residuals:
         """Return the numbers of combinations of basis vectors of some columns, none constant."""
         numbers = space.places.get(subset)
         if numbers is None:
-            shape = tuple(len(self.columns[c].basis) - 1 for c in subset)
+            shape = tuple(self.columns[c].dimensions - 1 for c in subset)
             numbers = space.places[subset] = np.full(shape, -1)
         where = np.ix_(*inside) if subset else ()
         part = numbers[where]
@@ -255,7 +255,7 @@ class Residuals:
     def coordinates(self, rows: Rows, fine: Scope, values: Floats) -> Floats:
         """Return functions, as coefficients of vertices, in one space.
 
-        The axes are the functions, the fine residuals (every vertex of their finest partitions)
+        The axes are the functions, the fine residuals (every vertex of their main partitions)
         flattened, and the coarse coordinates flattened.
         """
         tensor = values.reshape(len(values), *rows.shape)

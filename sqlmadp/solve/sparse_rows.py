@@ -16,6 +16,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from scipy import sparse
@@ -39,7 +40,7 @@ class Squares:
 
 def width(spaces: Residuals, rows: Rows) -> int:
     """Return how many numbers one vertex takes at most."""
-    return math.prod(len(spaces.known(column).basis) for column in rows.scope)
+    return math.prod(spaces.known(column).dimensions for column in rows.scope)
 
 
 def squares(spaces: Residuals, parts: Sequence[Rows], half: Half) -> Squares:
@@ -63,12 +64,15 @@ def squares(spaces: Residuals, parts: Sequence[Rows], half: Half) -> Squares:
 
 
 def _lifted(spaces: Residuals, rows: Rows, fine: Scope) -> Rows:
-    """Return rows over the finest partitions of some columns."""
-    parts = [
-        spaces.columns[column].finest if column in fine else part
-        for column, part in zip(rows.scope, rows.parts, strict=True)
-    ]
-    return Rows(rows.scope, tuple(parts), 0, rows.over(rows.scope, parts).matrix)
+    """Return rows over the main partitions of some columns: their interpolants."""
+    parts, factors = list(rows.parts), []
+    for axis, (column, part) in enumerate(zip(rows.scope, rows.parts, strict=True)):
+        lift = spaces.columns[column].coordinates(part).lift if column in fine else None
+        if lift is not None:
+            parts[axis] = spaces.columns[column].main
+        factors.append(sparse.eye_array(part.size) if lift is None else lift)
+    lifting = sparse.csr_array(reduce(sparse.kron, factors, sparse.eye_array(1)))
+    return Rows(rows.scope, tuple(parts), 0, sparse.csr_array(rows.matrix @ lifting))
 
 
 def _term(
@@ -122,7 +126,7 @@ def _scattered(
         if column not in fine:
             coarse = _outer(coarse, known.coordinates(part).coarse[vertex])
         elif column in along_basis:
-            along = _outer(along, known.basis.T[vertex] / known.count)
+            along = _outer(along, known.interpolants.T[vertex] / known.count)
         else:
             keys = keys * known.count + vertex
             values = values / math.sqrt(known.count)

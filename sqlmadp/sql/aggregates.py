@@ -19,7 +19,6 @@ from typing import Final, Literal
 
 from sqlglot import exp
 
-from sqlmadp.sql.products import null_parts
 from sqlmadp.sql.tree import Call, Node, binary, call_of, cast, not_null, text
 
 PieceKind = Literal["count", "sum", "histogram"]
@@ -140,12 +139,7 @@ Where = tuple[Node, ...]
 def _count(name: str, where: Where, arguments: list[Node]) -> list[Piece]:
     if name == "count_if":
         return [Piece("count", (*where, *arguments))]
-    return [Piece("count", (*where, *_present(arguments)))]
-
-
-def _present(arguments: list[Node]) -> list[Node]:
-    """Return predicates that all hold where no argument is NULL, of single columns if possible."""
-    return [not_null(part) for argument in arguments for part in null_parts(argument)]
+    return [Piece("count", (*where, *map(not_null, arguments)))]
 
 
 def _sum(_: str, where: Where, arguments: list[Node]) -> list[Piece]:
@@ -167,7 +161,7 @@ def _moments(_: str, where: Where, arguments: list[Node]) -> list[Piece]:
 
 def _pairs(_: str, where: Where, arguments: list[Node]) -> list[Piece]:
     # DuckDB's first argument is y, the second x.
-    both = (*where, *_present(arguments))
+    both = (*where, *map(not_null, arguments))
     y, x = (cast(argument, "DOUBLE") for argument in arguments)
     values = [x, y, *(binary(exp.Mul, *pair) for pair in ((x, x), (y, y), (x, y)))]
     return [Piece("count", both), *(Piece("sum", both, value) for value in values)]

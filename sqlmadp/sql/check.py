@@ -18,6 +18,7 @@ from sqlmadp.errors import Problem
 from sqlmadp.sql import hints
 from sqlmadp.sql.aggregates import PRIVATE, QUANTILES, arguments, canonical, is_count_star
 from sqlmadp.sql.grammar import Prefix
+from sqlmadp.sql.limits import MOST_PROBLEMS
 from sqlmadp.sql.names import Records
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Call, Lookup, Node, Span, call_of, children, parts_of, span
@@ -178,9 +179,6 @@ CLOCK_AND_SESSION: Final = _words(
     """
 )
 """Words that read like columns but ask for the clock or the session."""
-
-MOST_PROBLEMS = 50
-"""Stop looking at a statement after this many mistakes: nobody mends more of them at once."""
 
 GROUPINGS = frozenset({"grouping", "grouping_id"})
 
@@ -370,7 +368,8 @@ class ExpressionChecker:
         *qualifier, name = parts_of(node)
         qualifiers = self.records.qualifiers
         if len(qualifier) == 1 and qualifier[0].casefold() not in map(str.casefold, qualifiers):
-            hint = hints.nearest(qualifier[0], qualifiers)
+            listed = ", ".join(sorted(map(hints.shown_name, qualifiers)))
+            hint = hints.nearest(qualifier[0], qualifiers) or f"Tables of this FROM: {listed}."
             self.refuse("unknown-table", f"there is no table {qualifier[0]!r}", hint, span(node))
         elif self._is_known(parts_of(node), self.records):
             return
@@ -391,14 +390,13 @@ class ExpressionChecker:
         return is_alias or records.find(names) is not None
 
     def _column_hint(self, name: str, at: Span | None, known: list[str]) -> str:
-        if near := hints.nearest(name, known):
-            return near
         text = self.statement.text
         compared = at and re.search(r"(=|<>|!=|\bIN\s*\(|,)\s*$", text[: at[0]], re.IGNORECASE)
         if at and compared and text[at[0] : at[0] + 1] == '"':
             quoted = name.replace("'", "''")
             return f"Double quotes name a column; text is written '{quoted}'."
-        return f"Declared: {', '.join(map(hints.shown_name, known))}."
+        near = hints.nearest(name, known)
+        return near or f"Declared: {', '.join(map(hints.shown_name, known))}."
 
     def _check_type(self, node: exp.DataType, at: Span | None) -> None:
         spelled = str(node.args.get("spelled", ""))
@@ -426,7 +424,7 @@ class ExpressionChecker:
         elif name in PRIVATE:
             self._check_aggregate(call, over)
         elif name not in FUNCTIONS | SPECIAL:
-            self._refuse_function(name, at)
+            self._refuse_function(call)
         elif call.distinct or call.where is not None or call.orders:
             self.refuse("function", f"{name} is not an aggregate", "", at)
         if call.named or (call.nulls and over != "answers"):
@@ -437,10 +435,18 @@ class ExpressionChecker:
         name, at = call.name, span(call.node)
         shown = "COUNT(*)" if is_count_star(call) else name.upper()
         within = canonical(name) in QUANTILES | {"mode"}
-        if over == "records":
+        around = call.node.find_ancestor(exp.Anonymous)
+        if over == "records" and around is not None and around.name.lower() in PRIVATE:
             self.refuse(
                 "misplaced-aggregate",
-                f"{shown} is not allowed in WHERE, GROUP BY, FILTER or another aggregate",
+                f"{shown} is inside another aggregate",
+                f"Over groups it is a window: {hints.running_counts(self.domain)}.",
+                at,
+            )
+        elif over == "records":
+            self.refuse(
+                "misplaced-aggregate",
+                f"{shown} is not allowed in WHERE, GROUP BY or FILTER",
                 "Conditions on counts belong in HAVING.",
                 at,
             )
@@ -450,7 +456,8 @@ class ExpressionChecker:
                 f"{shown} of DISTINCT values is not supported: one record can change it "
                 "or not, depending on all others",
                 "Count the records of every value instead, as in "
-                f"{hints.counts(self.domain)}: every value that the domain allows is returned.",
+                f"{hints.counts(self.domain, self._own_column(call))}: every value that the domain "
+                "allows is returned.",
                 at,
             )
         elif call.orders and not within:
@@ -458,24 +465,28 @@ class ExpressionChecker:
         elif not is_count_star(call) and any(isinstance(a, exp.Star) for a in call.arguments):
             self.refuse("count-star", "only COUNT(*) takes a star", "Write COUNT(*).", at)
         elif len(call.arguments) not in arguments(call):
-            self.refuse("function", f"{shown} does not take such arguments", "", at)
+            takes = " or ".join(map(str, arguments(call)))
+            message = f"{name.upper()} takes {takes} arguments, and {len(call.arguments)} are given"
+            self.refuse("function", message, self._usage(name), at)
         elif len(call.orders) > 1:
             self.refuse("function", f"{name} is ordered by one value", "", at)
 
-    def _refuse_function(self, name: str, at: Span | None) -> None:
+    def _refuse_function(self, call: Call) -> None:
+        name, at = call.name, span(call.node)
         kind, stability = self._functions.get(name, ("", ""))
         if name in _SINGLE:
             self.refuse(
                 "min-max",
                 f"{self._source(name, at)} depends on a single record, so no noise can hide it",
-                self._instead(name, at),
+                self._instead(call),
                 at,
             )
         elif kind == "aggregate":
             self.refuse(
                 "aggregate",
                 f"{self._source(name, at)} is not supported",
-                f"Values and their counts hold the answer, as in {hints.counts(self.domain)}.",
+                "Values and their counts hold the answer, as in "
+                f"{hints.counts(self.domain, self._own_column(call))}.",
                 at,
             )
         elif kind in ("scalar", "macro") and stability not in ("", "CONSISTENT"):
@@ -493,19 +504,30 @@ class ExpressionChecker:
             )
             self.refuse("unknown-function", f"there is no function {name!r}", hint, at)
 
-    def _instead(self, name: str, at: Span | None) -> str:
+    def _own_column(self, call: Call) -> str | None:
+        """Return the declared column that is a call's first argument; None if it is none."""
+        first = call.arguments[0] if call.arguments else None
+        if self.records is None or not isinstance(first, exp.Column):
+            return None
+        meant = self.records.find(parts_of(first))
+        return meant.name if isinstance(meant, exp.Column) and meant.name in self.domain else None
+
+    def _instead(self, call: Call) -> str:
         """Return the hint for an aggregate that a single record decides."""
-        call = self._source(name, at)
-        value = call.partition("(")[2].removesuffix(")") or "..."
-        bare = value.strip().removeprefix('"').removesuffix('"').replace('""', '"')
-        if bare in self.domain and self.domain.column(bare).type == "real":
-            return f"Bin it and look at the last bins: {hints.bins(self.domain, bare)}."
-        if name in ("min", "max") and bare in self.domain:
-            which, fraction = ("low", "0.01") if name == "min" else ("high", "0.99")
-            value = hints.shown_name(self.domain.column(bare).name)
-            return f"Ask for a {which} quantile: {hints.quantile(self.domain, value, fraction)}."
-        key = bare if bare in self.domain else None
-        return f"Ask for counts instead: {hints.counts(self.domain, key)}."
+        own = self._own_column(call)
+        if own is not None and self.domain.column(own).type == "real":
+            return f"Bin it and look at the last bins: {hints.bins(self.domain, own)}."
+        if own is not None and call.name in ("min", "max"):
+            which, fraction = ("low", "0.01") if call.name == "min" else ("high", "0.99")
+            return f"Ask for a {which} quantile: {hints.quantile(self.domain, own, fraction)}."
+        return f"Ask for counts instead: {hints.counts(self.domain, own)}."
+
+    def _usage(self, name: str) -> str:
+        """Return a hint on the arguments of an aggregate; empty where its message says enough."""
+        numbers = [c.name for c in self.domain.columns if c.type in ("integer", "decimal")]
+        if canonical(name) not in QUANTILES or not numbers:
+            return ""
+        return f"Write it so: {hints.quantile(self.domain, numbers[0], '0.5')}."
 
     def _source(self, name: str, at: Span | None) -> str:
         """Return a function call as the analyst wrote it, or its name if that is long."""

@@ -15,17 +15,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import duckdb
 from sqlglot import exp
 
-from sqlmadp.sql.sandbox import quote
-from sqlmadp.sql.tree import Node, Span, constant, span, walk
+from sqlmadp.sql.limits import BINS, LISTED
+from sqlmadp.sql.tree import Node, Span, constant, quote, span, walk
 from sqlmadp.table.domain import Column, Domain
-
-if TYPE_CHECKING:
-    from sqlmadp.sql.resolve import Resolved
 
 CODES: Final = {
     # The file.
@@ -112,8 +109,10 @@ CODES: Final = {
 """Code and meaning of every kind of refusal, and of what is noted."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-BINS = 10
-"""Offer about this many bins of a real column."""
+_CLAUSES = (
+    *("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "BETWEEN", "JOIN", "USING"),
+    "UNION",
+)
 
 
 @cache
@@ -142,25 +141,59 @@ def nearest(name: str, known: Iterable[str], shown: Callable[[str], str] = shown
 def counts(domain: Domain, column: str | None = None) -> str:
     """Return the counts of a column's values, or of the first one that can be grouped by."""
     table = shown_name(domain.table)
+    if column is not None and column in domain and domain.column(column).type == "real":
+        return bins(domain, column)
     keys = [each.name for each in domain.columns if each.type != "real"]
-    if column is None and not keys:
+    if column is not None and column in domain:
+        keys = [domain.column(column).name]
+    if not keys:
         return f"SELECT COUNT(*) FROM {table}"
-    key = shown_name(keys[0] if column is None else domain.column(column).name)
-    return f"SELECT {key}, COUNT(*) FROM {table} GROUP BY {key}"
+    return f"SELECT {shown_name(keys[0])}, COUNT(*) FROM {table} GROUP BY {shown_name(keys[0])}"
 
 
-def pivoted(domain: Domain) -> str:
-    """Return the advice to write one column per value."""
+def pivoted(domain: Domain, text: str) -> str:
+    """Return the advice to write one column per value of what a PIVOT turns into columns."""
     found = [column for column in domain.columns if column.values]
     if not found:
         return f"Count by group: {counts(domain)}."
-    key, value = shown_name(found[0].name), found[0].values[0]
-    shown = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
-    table = shown_name(domain.table)
-    return (
-        "Write one column per value: "
-        f"SELECT COUNT(*) FILTER (WHERE {key} = {shown}) AS first FROM {table}."
+    names = {quote(column.name): column for column in found} | {c.name: c for c in found}
+    turned = re.search(rf"\b(?:ON|FOR)\s+({'|'.join(map(re.escape, names))})", text, re.IGNORECASE)
+    by_fold = {name.casefold(): column for name, column in names.items()}
+    column = found[0] if turned is None else by_fold[turned[1].casefold()]
+    listed = ", ".join(
+        f"COUNT(*) FILTER (WHERE {shown_name(column.name)} = {_constant(value)}) "
+        f"AS {shown_name(str(value))}"
+        for value in column.values[:LISTED]
     )
+    return f"Write one column per value: SELECT {listed} FROM {shown_name(domain.table)}."
+
+
+def _constant(value: object) -> str:
+    return _literal(value) if isinstance(value, str) else str(value)
+
+
+def of_syntax(text: str, at: Span, domain: Domain) -> str:
+    """Return advice on a syntax error: names that lack quotes, a misspelt word, half a join."""
+    names = [domain.table, *(column.name for column in domain.columns)]
+    names += [table.name for table in domain.public]
+    unquoted = [
+        quote(name)
+        for name in names
+        if not name.isidentifier()
+        and name.casefold() in text.casefold().replace(quote(name).casefold(), "")
+    ]
+    if unquoted:
+        return f"Such names are written in double quotes: {', '.join(unquoted)}."
+    known = {*_CLAUSES, *map(str.upper, names)}
+    start, length = at
+    for word in (text[start : start + length], *re.findall(r"\w+", text[:start])[-1:]):
+        close = difflib.get_close_matches(word.upper(), _CLAUSES, n=1, cutoff=0.7)
+        if close and word.upper() not in known:
+            return f"Did you mean {close[0]}?"
+    joined, words = join(domain), set(re.findall(r"\w+", text.upper()))
+    if joined and "JOIN" in words and not words & {"ON", "USING"}:
+        return f"Say which row belongs to a record: {joined}."
+    return ""
 
 
 def running_counts(domain: Domain) -> str:
@@ -185,9 +218,9 @@ def bins(domain: Domain, column: str) -> str:
     )
 
 
-def quantile(domain: Domain, value: str, fraction: str) -> str:
-    """Return a quantile of an expression as it was written."""
-    return f"SELECT QUANTILE_DISC({value}, {fraction}) FROM {shown_name(domain.table)}"
+def quantile(domain: Domain, column: str, fraction: str) -> str:
+    """Return a quantile of a column."""
+    return f"SELECT QUANTILE_DISC({shown_name(column)}, {fraction}) FROM {shown_name(domain.table)}"
 
 
 def join(domain: Domain, kind: str = "JOIN", public: str | None = None) -> str | None:
@@ -221,9 +254,6 @@ def _width(column: Column) -> str:
 COMPARED = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In)
 """Comparisons that ask for a value itself."""
 
-LISTED = 5
-"""Declared values that a note lists."""
-
 
 @dataclass(frozen=True)
 class Undeclared:
@@ -234,10 +264,10 @@ class Undeclared:
     span: Span | None
 
 
-def undeclared_values(resolved: Resolved, domain: Domain) -> Iterator[Undeclared]:
-    """Yield every constant that no declared value of the column beside it equals."""
+def undeclared_values(nodes: Iterable[Node], domain: Domain) -> Iterator[Undeclared]:
+    """Yield every constant of resolved expressions that no declared value beside it equals."""
     columns = {column.name: column for column in domain.columns}
-    for node in (*resolved.predicates(), *resolved.keys, *resolved.values()):
+    for node in nodes:
         for part in walk(node):
             for name, value in _compared(part):
                 text = constant(value)

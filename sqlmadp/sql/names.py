@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlmadp.sql.tree import Lookup, Node, Span, column, integer, parts_of, placed, rebuild
+from sqlmadp.sql.tree import Lookup, Node, column, integer, parts_of, placed, rebuild
 from sqlmadp.table.domain import Domain, PublicTable
 
 
@@ -37,22 +37,14 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Joined:
-    """A public table that is joined, and the place of the join in the statement."""
-
-    matches: Lookup
-    """How many of its rows each record meets."""
-    place: Span | None
-
-
-@dataclass(frozen=True)
 class Records:
     """The private table as one FROM clause shows it."""
 
     fields: tuple[Field, ...]
     where: tuple[Node, ...] = ()
     """Predicates that every record of it satisfies."""
-    joined: tuple[Joined, ...] = ()
+    joined: tuple[Lookup, ...] = ()
+    """For every public table that is joined, how many of its rows each record meets."""
 
     def field(self, names: list[str]) -> Field | None:
         """Return the column of a name; None if there is none."""
@@ -139,7 +131,7 @@ class Public:
         where: Node,
         *,
         using: set[str],
-        place: Span | None,
+        place: Node,
         at: int,
     ) -> Records:
         """Return the records of a join: every column of this table becomes a lookup."""
@@ -160,7 +152,7 @@ class Public:
             for known in self.fields(at)
         )
         count = self.lookup(at, exp.Anonymous(this="count", expressions=[exp.Star()]), where)
-        return Records((*records.fields, *found), kept, (*records.joined, Joined(count, place)))
+        return Records((*records.fields, *found), kept, (*records.joined, placed(count, place)))
 
 
 def stored_name(number: int) -> str:

@@ -28,7 +28,7 @@ from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.names import stored_name
 from sqlmadp.sql.read import Reader, Reading, place_of
 from sqlmadp.sql.statements import Statement, characters
-from sqlmadp.sql.tree import Span
+from sqlmadp.sql.tree import Span, quote
 from sqlmadp.table.domain import Domain, PublicTable
 
 
@@ -128,10 +128,15 @@ def load_public(
         connection.execute(f"INSERT INTO {quote(name)} SELECT {unnested}", values)
 
 
-def quote(name: str) -> str:
-    """Return a name as a quoted SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
+DUCKDB_HINTS = {
+    "GROUP BY clause": "Add it to GROUP BY, or count or sum it.",
+    "cannot contain aggregates": "Conditions on counts belong in HAVING.",
+    "QUANTILE can only": "A quantile is a fraction between 0 and 1: that of the median is 0.5.",
+    "No function matches": "It has no meaning for values of this type; CAST gives them another.",
+    "out of range - should be": "The number is that of a result column, from the left.",
+    "": "DuckDB refuses this statement itself, whatever the table holds.",
+}
+"""What to do about a message of DuckDB, by words in it; the first that fits counts."""
 
 ResultColumns = tuple[tuple[str, str], ...]
 """Name and DuckDB type of every result column."""
@@ -142,8 +147,7 @@ class Sandbox:
 
     def __init__(self, domain: Domain, limits: Limits = DEFAULT) -> None:
         self._connection = locked_connection(limits.sql_memory)
-        types = {column.name.casefold(): column.sql_type for column in domain.columns}
-        self._reader = Reader(self._connection, limits, types)
+        self._reader = Reader(self._connection, limits, domain)
         columns = ", ".join(f"{quote(c.name)} {c.sql_type}" for c in domain.columns)
         self._connection.execute(f"CREATE TABLE {quote(domain.table)} ({columns})")
         for number, public in enumerate(domain.public):
@@ -204,12 +208,8 @@ class Sandbox:
             message, place = explain(error)
             same = place is not None and sql == statement.text
             span = characters(sql, place) if same and place is not None else None
-            hint = (
-                "Add it to GROUP BY, or count or sum it."
-                if "GROUP BY clause" in message
-                else "DuckDB refuses this statement itself, whatever the table holds."
-            )
-            raise statement.refuse("duckdb", message, hint=hint, span=span) from None
+            known = (hint for words, hint in DUCKDB_HINTS.items() if words in message)
+            raise statement.refuse("duckdb", message, hint=next(known), span=span) from None
         raise statement.refuse("duckdb", "DuckDB cannot say what this statement returns")
 
     def describe_outer(

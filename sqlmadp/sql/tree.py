@@ -130,6 +130,13 @@ def is_constant(node: Node) -> bool:
     return isinstance(node, (exp.Literal, exp.Null))
 
 
+def is_star(node: Node) -> bool:
+    """Return whether an expression is a star, of one relation or of all."""
+    return isinstance(node, exp.Star) or (
+        isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+    )
+
+
 def constant(node: Node) -> str:
     """Return a constant as it is written, without quotes; empty for anything else."""
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
@@ -209,6 +216,11 @@ def call_of(node: Node) -> Call | None:
 # Making.
 
 
+def quote(name: str) -> str:
+    """Return a name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def column(*names: str) -> exp.Column:
     """Return a reference to a column."""
     *qualifiers, name = (exp.to_identifier(part, quoted=True) for part in names)
@@ -280,6 +292,7 @@ def table(name: str) -> exp.Table:
 
 def placed(node: Made, at: Node) -> Made:
     """Return a node at the place of another one, for messages."""
-    if "start" in at.meta:
-        node.meta["start"], node.meta["end"] = at.meta["start"], at.meta["end"]
+    place = span(at)
+    if place is not None:
+        node.meta["start"], node.meta["end"] = place[0], sum(place) - 1
     return node

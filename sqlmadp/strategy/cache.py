@@ -33,7 +33,7 @@ from sqlmadp.table.partition import Floats, Integers, Partition, Runs, common
 from sqlmadp.table.products import Products, along_each
 from sqlmadp.table.rows import Rows, Scope, lifting
 
-VERSION = 2
+VERSION = 3
 """Part of every digest: raised whenever selection changes, so that old files are ignored."""
 
 MAX_BYTES = 2**28

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from sqlmadp.errors import NotCoveredError
+from sqlmadp.solve.column import main_partition
 from sqlmadp.strategy.search import Search, UnmeasuredError
 from sqlmadp.table.joint import disjoint
 from sqlmadp.table.partition import Floats, Partition, common
@@ -192,7 +193,7 @@ def products(asked: Sequence[Rows]) -> list[Rows]:
 def coordinates(blocks: Sequence[Rows]) -> int:
     """Return about how many coordinates the largest residual space of plain blocks has.
 
-    Per column, what every partition but the finest tells apart is written out.
+    Per column, what every partition but the main one tells apart is written out: see `Column`.
     """
     used: dict[str, set[Partition]] = {}
     inside: dict[tuple[Scope, str], set[Partition]] = {}
@@ -200,14 +201,15 @@ def coordinates(blocks: Sequence[Rows]) -> int:
         for column, part in zip(block.scope, block.parts, strict=True):
             used.setdefault(column, set()).add(part)
             inside.setdefault((block.scope, column), set()).add(part)
+    main = {c: main_partition(list(parts)) for c, parts in used.items()}
     finest = {c: common(sorted(parts, key=lambda part: part.key)) for c, parts in used.items()}
     sizes: dict[Scope, int] = {}
     for (scope, column), parts in inside.items():
-        top = finest[column]
-        written = 1 + sum(part.size - 1 for part in parts if part != top)
-        if top in parts:  # Its part in the other scopes' functions.
-            written = 1 + sum(part.size - 1 for part in used[column] if part != top)
-        sizes[scope] = sizes.get(scope, 1) * min(written, top.size)
+        top = main[column]
+        own = used[column] if top in parts else parts  # Its part in the other scopes' functions.
+        halves = 1 if top == finest[column] else 2
+        written = 1 + halves * sum(part.size - 1 for part in own if part != top)
+        sizes[scope] = sizes.get(scope, 1) * min(written, finest[column].size)
     return max(sizes.values(), default=1)
 
 
@@ -220,10 +222,10 @@ def written_out(workload: Sequence[Rows]) -> int:
     most = 0
     for own in told.values():
         parts = sorted({part for part, _ in own}, key=lambda part: part.key)
-        finest = common(parts)
-        # Rows across the finest vertices treat each of them in its own way.
-        alike = all(plain for part, plain in own if part == finest)
-        others = sum(part.size for part in parts if part != finest)
+        finest, main = common(parts), main_partition(parts)
+        # Rows across the main vertices treat each of them in its own way.
+        alike = all(plain for part, plain in own if part == main)
+        others = (1 if main == finest else 2) * sum(part.size for part in parts if part != main)
         most = max(most, min(others, finest.size) if alike else finest.size)
     return most
 

@@ -128,21 +128,25 @@ def total_row(gram: Floats) -> Floats:
     return np.asarray(found.x * asked[None, :].astype(np.float64))
 
 
-def p_identity(gram: Floats, classes: Integers) -> Floats:
-    """Return the rows B of a good p-Identity strategy, constant on classes of vertices."""
-    gram = gram / np.trace(gram)
-    if not np.abs(gram - np.diag(np.diag(gram))).max() > 0:
+def p_identity(gram: Floats, classes: Integers, *, alone: bool = True) -> Floats:
+    """Return the rows B of a good p-Identity strategy, constant on classes of vertices.
+
+    Not ``alone``, many rows are searched for only briefly: they are moved again with those of the
+    other blocks if they are worth it.
+    """
+    if not np.abs(gram - np.diag(np.diag(gram))).max() > 0:  # Tiny squares may vanish, too.
         return np.zeros((0, len(classes)))
+    gram = gram / np.trace(gram)
     # Everyone but one asks much the same as everyone: most scopes are searched for only once.
-    key = hashlib.sha256(gram.tobytes() + classes.tobytes()).digest()
+    key = hashlib.sha256(gram.tobytes() + classes.tobytes() + bytes([alone])).digest()
     if key not in _found:
         if len(_found) >= REMEMBERED:
             _found.clear()
-        _found[key] = _searched(gram, classes)
+        _found[key] = _searched(gram, classes, alone=alone)
     return _found[key].copy()
 
 
-def _searched(gram: Floats, classes: Integers) -> Floats:
+def _searched(gram: Floats, classes: Integers, *, alone: bool) -> Floats:
     count = int(classes.max()) + 1
     search = _Search(gram, classes)
     random = np.random.default_rng(SEED)
@@ -160,11 +164,11 @@ def _searched(gram: Floats, classes: Integers) -> Floats:
         start = _stretches(random, round(np.sqrt(count) / 2), count)
         found.append(search.descend(start, 300, 1e-7))
     elif count >= many:
-        parts = STARTED if count < MANY_STARTED else STARTED[-1:]
+        parts = STARTED if alone and count < MANY_STARTED else STARTED[-1:]
         heights = sorted({min(count // part, MAX_STARTED) for part in parts})
         tried = [search.descend(_stretches(random, h, count), 100, 1e-6) for h in heights]
-        best_start = min(tried, key=lambda pair: pair[0])[1]
-        found.append(search.descend(best_start, 600, 1e-9))
+        best_start = min(tried, key=lambda pair: pair[0])
+        found.append(search.descend(best_start[1], 600, 1e-9) if alone else best_start)
     chosen = min(found, key=lambda pair: pair[0] * (1 + MIN_GAIN * len(pair[1])))[1]
     return np.asarray(chosen[:, classes])
 
@@ -200,10 +204,9 @@ class _Search:
 
     def descend(self, start: Floats, steps: int, tolerance: float) -> tuple[float, Floats]:
         """Return the loss and rows that L-BFGS-B finds from a start."""
-        from scipy.optimize import minimize  # noqa: PLC0415 - It is slow to load.
+        from scipy.optimize import Bounds, minimize  # noqa: PLC0415 - It is slow to load.
 
-        upper = np.tile(MAX_HEIGHT * self._asked, len(start))
-        bounds = np.column_stack([np.zeros(start.size), upper])
+        bounds = Bounds(np.zeros(start.size), np.tile(MAX_HEIGHT * self._asked, len(start)))
         options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": tolerance}
         first = (start * self._asked).reshape(-1)
         found = minimize(

@@ -50,11 +50,19 @@ WORK = 2**30
 evaluation of all errors and their gradient takes the cube of every space's size, and `PIECE_WORK`
 per space and per block in it."""
 
+JOINT_WORK = 2**32
+"""Do at most this much work in a search for everybody's blocks.  With `WORK` it was the search, not
+the caps, that left Pareto with Waterfilling on everyday plans: a hospital's total is 0.95 of it."""
+
 PIECE_WORK = 2**16
 """What one block in one space adds to the work of an evaluation: 10 microseconds."""
 
 STACKED = 2**21
 """Keep everybody's Gram matrices in one space as one matrix up to this many numbers."""
+
+WEIGHED_TOLERANCE, MOVED_TOLERANCE = 1e-5, 1e-7
+"""End a search at a step that lowers the error by less than this part: weights converge within 10
+to 20 steps, rows go on to gain little by little."""
 
 FEWEST_STEPS = 8
 """Search at least this many steps."""
@@ -104,8 +112,10 @@ class Search:
         *,
         move: bool = True,
         known: Sequence[Rows] = (),
+        work: int = WORK,
     ) -> None:
         """``rows``: what each block has.  Rows B move only if ``move``."""
+        self._work = work
         self._given = list(rows)
         self._spent = 0
         self.blocks = list(blocks)
@@ -132,9 +142,7 @@ class Search:
         simple = [n for n in spaces.told_apart(ones)[0] if n not in free]
         together = spaces.simple_entries([ones[n] for n in simple])
         entries: list[tuple[int, int, float]] = []
-        self._fixed: list[list[tuple[int, tuple[Integers, ...], Floats]]] = [
-            [] for _ in spaces.large
-        ]
+        matrices: list[list[tuple[int, Integers, Floats]]] = [[] for _ in spaces.large]
         self._free: list[_Free] = []
         for n, (one, own) in enumerate(zip(ones, self.rows, strict=True)):
             if own is not None:
@@ -154,8 +162,7 @@ class Search:
             if piece.fine in spaces.numbers:
                 entries.append((spaces.numbers[piece.fine], n, share.item()))
             else:
-                place = np.ix_(piece.place, piece.place)
-                self._fixed[spaces.large[piece.fine]].append((n, place, share))
+                matrices[spaces.large[piece.fine]].append((n, piece.place, share))
         at, of, values = zip(*entries, strict=True) if entries else ((), (), ())
         places = np.concatenate([together.places, np.array(at, dtype=np.int64)])
         owners = np.concatenate([numbers[together.rows], np.array(of, dtype=np.int64)])
@@ -163,6 +170,11 @@ class Search:
         shape = (len(spaces.numbers), len(self.blocks))
         self._incidence = sparse.csr_array((shares, (places, owners)), shape=shape)
         self._sizes = [spaces.spaces[fine].size for fine in spaces.large]
+        self._pieces = len(self._sizes) + sum(len(own) for own in matrices)
+        self._fixed = [
+            _flattened(own, len(self.blocks), size)
+            for own, size in zip(matrices, self._sizes, strict=True)
+        ]
         self._total_space = spaces.large.get((), -1)
 
     def _collect_queries(self, grams: Sequence[Gram]) -> None:
@@ -208,11 +220,10 @@ class Search:
 
     @cached_property
     def affordable(self) -> int:
-        """How many evaluations `WORK` allows, in all searches together."""
-        pieces = len(self._sizes) + sum(len(own) for own in self._fixed)
+        """How many evaluations the work allows, in all searches together."""
         moved = sum(len(free.cells) ** 3 for free in self._free)
         cubes = sum(size**3 for size in self._sizes)
-        return WORK // (cubes + moved + PIECE_WORK * (1 + pieces))
+        return self._work // (cubes + moved + PIECE_WORK * (1 + self._pieces))
 
     def start(self, weights: Floats | None = None) -> Floats:
         """Return a flat vector to start from: given weights, or the cube roots of squares asked."""
@@ -244,9 +255,9 @@ class Search:
         traces = self._scalars @ (1 / numbers) if len(numbers) else np.zeros(len(self._scalars))
         inverses = []
         for space, size in enumerate(self._sizes):
-            x = np.zeros((size, size)) if self._known is None else total**2 * self._known[space]
-            for n, at, piece in self._fixed[space]:
-                x[at] += weights[n] ** 2 * piece
+            x = (self._fixed[space].T @ weights**2).reshape(size, size)
+            if self._known is not None:
+                x += total**2 * self._known[space]
             if space == self._total_space:
                 for free in self._free:
                     b = rows[free.number]
@@ -285,8 +296,7 @@ class Search:
                     if factors[j]:
                         asked[at] += factors[j] * piece
             pull = inverse @ asked @ inverse
-            for n, at, piece in self._fixed[space]:
-                slopes[n] -= 2 * weights[n] * float(np.vdot(pull[at], piece))
+            slopes -= 2 * weights * (self._fixed[space] @ pull.reshape(-1))
             if self._known is not None:
                 from_known -= 2 * total * float(np.vdot(pull, self._known[space]))
             if space == self._total_space:
@@ -322,7 +332,6 @@ class Search:
         caps: Floats | None = None,
         start: Floats | None = None,
         steps: int = 200,
-        tolerance: float = 1e-7,
         rounds: int = CAP_ROUNDS,
     ) -> Floats:
         """Return the flat vector of least weighted error, within the caps as far as possible."""
@@ -342,11 +351,13 @@ class Search:
                 factors = factors + push / limits
             return value, self.gradient(state, factors)
 
-        from scipy.optimize import minimize  # noqa: PLC0415 - `check` does without it.
+        from scipy.optimize import Bounds, minimize  # noqa: PLC0415 - `check` does without it.
 
-        weights = int(self._classes.max()) + 1
-        bounds = [(-MAX_LOG_WEIGHT, MAX_LOG_WEIGHT)] * weights
-        bounds += [(0.0, MAX_HEIGHT)] * (len(flat) - weights)
+        weights = np.arange(len(flat)) <= self._classes.max()
+        bounds = Bounds(
+            np.where(weights, -MAX_LOG_WEIGHT, 0.0), np.where(weights, MAX_LOG_WEIGHT, MAX_HEIGHT)
+        )
+        tolerance = MOVED_TOLERANCE if self._free else WEIGHED_TOLERANCE
         left = max(self.affordable - self._spent, FEWEST_STEPS)
         for turn in range(1 if caps is None else rounds):
             options = {"maxiter": steps, "maxfun": min(2 * steps, left), "ftol": tolerance}
@@ -366,6 +377,21 @@ class Search:
         return np.asarray(flat)
 
 
+def _flattened(
+    pieces: Sequence[tuple[int, Integers, Floats]], count: int, size: int
+) -> sparse.csr_array:
+    """Return every block's matrix in one space, each flattened to a sparse row."""
+    owners, places, shares = [], [], []
+    for n, at, piece in pieces:
+        places.append(np.add.outer(at * size, at).reshape(-1))
+        owners.append(np.full(piece.size, n))
+        shares.append(piece.reshape(-1))
+    if not pieces:
+        return sparse.csr_array((count, size * size))
+    entries = (np.concatenate(owners), np.concatenate(places))
+    return sparse.csr_array((np.concatenate(shares), entries), shape=(count, size * size))
+
+
 def unit_rows(block: Rows, rows: Top) -> Rows:
     """Return a block's rows with the absolute values of every column summing to 1."""
     if isinstance(rows, Rows):
@@ -383,5 +409,7 @@ def _inverse(matrix: Floats) -> Floats:
     lower, failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
     if failed:
         raise UnmeasuredError
-    inverse = lapack.dpotri(lower, lower=1, overwrite_c=1)[0]
-    return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
+    inverse = lapack.dpotri(lower, lower=1, overwrite_c=1)[0]  # Its upper half is zero.
+    full = inverse + inverse.T
+    full[np.diag_indices(len(full))] /= 2
+    return np.asarray(full)

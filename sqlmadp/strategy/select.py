@@ -252,12 +252,15 @@ def _of_layout(blocks: Sequence[Rows], asked: Asked) -> Iterator[Candidate]:
         yield Candidate(blocks, np.ones(1), [total_row(grams[0])])
     grown: list[Top] = []
     for block, gram in zip(blocks, grams, strict=True):
-        rows = None if gram is None else p_identity(gram, interchangeable(gram, block.shape))
+        rows = None
+        if gram is not None:
+            classes = interchangeable(gram, block.shape)
+            rows = p_identity(gram, classes, alone=len(blocks) == 1)
         grown.append(rows if rows is not None and len(rows) else None)
     if any(rows is not None for rows in grown):
         yield from _balanced(blocks, grown, asked)
     joint: list[Top] = [
-        None if gram is None else _over_groups(block)
+        None if gram is None else _over_groups(block, alone=len(blocks) == 1)
         for block, gram in zip(blocks, grams, strict=True)
     ]
     if any(rows is not None for rows in joint):
@@ -267,7 +270,7 @@ def _of_layout(blocks: Sequence[Rows], asked: Asked) -> Iterator[Candidate]:
         )
 
 
-def _over_groups(block: Rows) -> Rows | None:
+def _over_groups(block: Rows, *, alone: bool) -> Rows | None:
     """Return p-Identity rows over groups of vertices that no query tells apart; None if all are.
 
     Ranges of two columns tell all values of each apart, but few of their combinations.
@@ -279,7 +282,7 @@ def _over_groups(block: Rows) -> Rows | None:
         return None
     matrix = sparse.csr_array(block.matrix[:, groups.first_values])
     gram = np.asarray((matrix.T @ matrix).toarray(), dtype=np.float64)
-    above = p_identity(gram, np.arange(groups.size))
+    above = p_identity(gram, np.arange(groups.size), alone=alone)
     sums = 1 + above.sum(axis=0)
     rows = sparse.vstack([sparse.diags_array(1 / sums), sparse.csr_array(above / sums)])
     spread = sparse.csr_array(sparse.csr_array(rows)[:, groups.pieces])

@@ -66,10 +66,10 @@ what a record adds to a sum is then off by less than 5e-13 of the span of what i
 what `solve.column` takes to be rounding."""
 
 CURVED_VALUES, MOST_CURVED = 1024, 2**20
-"""Let steps be any whole numbers along a column of at most 1,024 values.  Those of a wide column are
-written into a statement as a few straight runs if possible: its squares lie on a parabola, not on a
-ramp.  A function that is neither, LN(price), is a ramp of its own while the column has at most 2^20
-values, which are then grouped by (1.3 s and 340 MB to plan for a million)."""
+"""Let steps be any whole numbers along a column of at most 1,024 values.  Those of a wide column
+are written into a statement as a few straight runs if possible: its squares lie on a parabola, not
+on a ramp.  A function that is neither, LN(price), is a ramp of its own while the column has at most
+2^20 values, which are then grouped by (1.5 s and 320 MB to plan for a million)."""
 
 SAMPLED, MOST_SAMPLED = 16, 4096
 """Look at 16 values of a run to tell curved functions apart, and two more for each of them, while

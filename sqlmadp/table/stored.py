@@ -31,8 +31,8 @@ class StoredPartition(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, 
     unit: int
     """Steps from one end of a piece to the other."""
     curve: bytes = b""
-    """The steps instead, where they do not lie along few lines: the differences of their differences, as
-    64-bit integers, compressed."""
+    """The steps instead, where they lie along no few lines: the differences of their differences,
+    as 64-bit integers, compressed."""
 
     @classmethod
     def of(cls, part: Partition) -> StoredPartition:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sqlmadp.answer.derived import derive, running_counts
-from sqlmadp.sql.bind import bind
-from sqlmadp.sql.evaluate import Evaluator
+from sqlmadp.bind.bind import bind
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain
 

@@ -14,12 +14,12 @@ from sqlmadp.answer.errors import exact_errors, result_of
 from sqlmadp.answer.explain import expected_error, explain
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.rows import Desk
+from sqlmadp.bind.bind import bind, bind_all
+from sqlmadp.bind.evaluate import Evaluator
+from sqlmadp.bind.linear import Kind
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Collective
-from sqlmadp.sql.bind import bind, bind_all
-from sqlmadp.sql.evaluate import Evaluator
-from sqlmadp.sql.linear import Kind
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition

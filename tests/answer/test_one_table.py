@@ -8,9 +8,9 @@ from scipy import sparse
 from scipy.optimize import nnls
 
 from sqlmadp.answer.integer_rounding import running_sums_rounded
-from sqlmadp.answer.nonnegative import NonNegative
-from sqlmadp.answer.one_table import OneTable
-from sqlmadp.answer.processing import MAX_CELLS, MAX_OF_ONE, Processed, Processing
+from sqlmadp.answer.nonnegative import NonNegative, OneTable
+from sqlmadp.answer.processing import Processed, Processing
+from sqlmadp.answer.sizes import MAX_CELLS, MAX_OF_ONE
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products

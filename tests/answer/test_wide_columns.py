@@ -14,11 +14,11 @@ from people_table import same_rows
 from sqlmadp.answer.errors import result_of
 from sqlmadp.answer.reconstruct import Estimate
 from sqlmadp.answer.rows import Desk
+from sqlmadp.bind.bind import bind_all
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import NotCoveredError
 from sqlmadp.mechanism import mechanism
 from sqlmadp.mechanism.collective import Collective
-from sqlmadp.sql.bind import bind_all
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.rows import Rows

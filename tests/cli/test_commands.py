@@ -166,6 +166,23 @@ def test_query_answers_free_and_refuses_with_what_is_missing(plans):
     assert refused.stdout == ""
 
 
+@pytest.mark.parametrize("options", [[], ["--analyst", "alice"]])
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT COUNT(* FROM visits", "syntax error"),
+        ("SELECT nothing, COUNT(*) FROM visits GROUP BY 1", "'nothing'"),
+    ],
+)
+def test_before_the_release_a_statement_s_own_mistake_is_what_is_said(plans, sql, message, options):
+    path = plans.write({"alice": TOTAL})
+    refused = run("query", path, sql, *options)
+    assert refused.exit_code == 1
+    assert message in refused.stderr
+    assert "pending" not in refused.stderr
+    assert "is pending" in run("query", path, TOTAL, *options).stderr
+
+
 def test_staged_lists_and_withdraws_until_the_release_is_made(plans):
     path = plans.write({"alice": TOTAL, "bob": TOTAL})
     by_sex = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"
@@ -330,3 +347,20 @@ class TestBadInput:
             assert figures("ledger", plans.folder / "visits.ledger")["spent"] == "0"
         else:
             assert not (plans.folder / "visits.ledger").exists()
+
+
+def test_check_lists_mistakes_of_plan_schema_and_statements_together(tmp_path):
+    (tmp_path / "t.csv").write_text("sex\nf\n")
+    (tmp_path / "t.toml").write_text(
+        'table = "t"\n[columns.sex]\ntype = "category"\nvalues = ["f", "m"]\n'
+    )
+    (tmp_path / "a.sql").write_text("SELECT sxe, COUNT(*) FROM t GROUP BY 1;")
+    (tmp_path / "plan.toml").write_text(
+        'schema = "t.toml"\nsource = "t.csv"\nepsilon = "2"\n[ledger]\npath = "l"\n'
+        'budget = "1"\n[analysts.a]\nqueries = "a.sql"\n[analysts.b]\nqueries = "b.sql"\n'
+    )
+    found = run("check", tmp_path / "plan.toml")
+    assert found.exit_code == 1
+    for part in ("above ledger.budget", '"b.sql", which is no file', "Did you mean sex?"):
+        assert part in found.stderr
+    assert "handed in" not in found.stderr  # b has a file; its name is wrong.

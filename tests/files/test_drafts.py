@@ -211,3 +211,17 @@ def test_a_source_that_is_not_there_is_a_refusal(run, tmp_path):
     done = run("draft", tmp_path / "missing.parquet", "t")
     assert done.exit_code == 1
     assert "does not exist" in done.output
+
+
+def test_a_draft_of_one_column_names_the_separator_that_its_header_has(run, tmp_path):
+    (tmp_path / "t.csv").write_text("word;flag\na;true\n")
+    draft = run("draft", tmp_path / "t.csv", "t").output
+    assert 'separator = ";" under [csv]' in draft
+    assert run("draft", tmp_path / "t.csv", "t", "--separator", ";;").exit_code == 2
+
+
+def test_a_draft_of_decimals_offers_their_number(run, tmp_path):
+    with duckdb.connect() as connection:
+        made = "SELECT 1.25::DECIMAL(9, 2) AS price"
+        connection.execute(f"COPY ({made}) TO '{tmp_path / 't.parquet'}'")
+    assert "# decimals = 2 " in run("draft", tmp_path / "t.parquet", "t").output

@@ -431,7 +431,7 @@ def brought(**epsilons):
     )
 
 
-def test_analysts_may_each_bring_an_epsilon_of_their_own(plan):
+def test_analysts_may_each_have_an_epsilon_of_their_own(plan):
     read = plan(WITHOUT_EPSILON + brought(alice="1/2", bob="1/3"))
     assert read.epsilon == Fraction(5, 6)
     assert [analyst.share for analyst in read.analysts] == [Fraction(3, 5), Fraction(2, 5)]
@@ -444,12 +444,12 @@ def test_analysts_may_each_bring_an_epsilon_of_their_own(plan):
     [
         (
             HEAD + brought(alice="1/2", bob="1/3"),
-            ("epsilon is 1", "bring 5/6", 'Write epsilon = "5/6"'),
+            ("epsilon is 1", "add up to 5/6", 'Write epsilon = "5/6"'),
         ),
         (WITHOUT_EPSILON + brought(alice="3"), ("epsilon is 3", "budget, which is 2")),
         (
             HEAD + brought(alice="1") + '[analysts.bob]\nqueries = "bob.sql"\n',
-            ('for "alice", but none for "bob"', "under everyone's name", "brought"),
+            ('for "alice", but none for "bob"', "under everyone's name", '"1" for "bob"'),
         ),
         (
             WITHOUT_EPSILON + brought(alice="1/2") + 'share = "1"\n',
@@ -482,3 +482,22 @@ def test_a_line_that_may_hold_a_password_is_not_shown(problems):
     (problem,) = problems("source = postgresql://me:secret@host/db\n")
     assert "not TOML" in str(problem)
     assert "secret" not in str(problem)
+
+
+def test_a_file_of_another_kind_is_named_as_what_it_is(folder, problems):
+    (folder / "people.toml").write_text('table = "people"\n[columns]\nsex = {type = "boolean"}\n')
+    with pytest.raises(PlanError, match=r'a schema, not a plan\n.* schema = "people\.toml"'):
+        Plan.open(folder / "people.toml")
+    with pytest.raises(PlanError, match=r'no such file\nDid you mean "people\.toml"\?'):
+        Plan.open(folder / "poeple.toml")
+    with pytest.raises(PlanError, match=r"this is a folder\nName a file in it: .*people\.toml"):
+        Plan.open(folder)
+
+
+def test_advice_on_a_name_or_shares_can_be_copied(problems):
+    text = (
+        HEAD + '[analysts.a]\nqueries = "alcie.sql"\nshare = "1/3"\n[analysts.b]\nshare = "1/6"\n'
+    )
+    shares, name = problems(text)
+    assert shares.hint.startswith('In the same proportions: "a" "2/3", "b" "1/3".')
+    assert name.hint == 'Did you mean "alice.sql"?'

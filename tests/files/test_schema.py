@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlmadp.errors import SchemaError
-from sqlmadp.files.schema import LARGEST_COLUMN, read_schema
+from sqlmadp.files import LARGEST_COLUMN
+from sqlmadp.files.schema import read_schema
 from sqlmadp.table.domain import ORDERED, Column, Domain
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
@@ -369,7 +370,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_a_folder_is_no_schema(tmp_path):
-    with pytest.raises(SchemaError, match="the file cannot be read"):
+    with pytest.raises(SchemaError, match="this is a folder"):
         read_schema(tmp_path)
 
 

@@ -42,7 +42,7 @@ SELECT COUNT(*) FROM people WHERE age = ?;
 -- 1:1 parameter: no value is given for $1
 
 SELECT COUNT(*) FROM people WHERE COUNT(*) > 3;
--- 1:35 misplaced-aggregate: COUNT(*) is not allowed in WHERE, GROUP BY, FILTER or another aggregate
+-- 1:35 misplaced-aggregate: COUNT(*) is not allowed in WHERE, GROUP BY or FILTER
 
 SELECT sex, COUNT(*) FROM people GROUP BY sex QUALIFY TRUE;
 -- 1:1 duckdb: DuckDB says: Binder Error: at least one window function must appear in the SELECT column or QUALIFY clause

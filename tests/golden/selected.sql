@@ -1,6 +1,6 @@
 -- Each statement is followed by what it counts: a line for each group and count, with the
 -- group's keys and then the cells, as products of merged values.  The domain is in
--- tests/sql/test_golden.py.
+-- tests/bind/test_golden.py.
 
 SELECT COUNT(*) FROM people;
 -- () __a0: everything

@@ -1,4 +1,4 @@
-"""Late analysts: what newcomers add to earlier measurements, against brute force over cells."""
+"""Late analysts: what late analysts add to earlier measurements, against brute force over cells."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def measured(collective: Collective, epsilon: Fraction) -> list[Rows]:
 
 
 def joined(seed: int) -> tuple[Collective, list[Rows], list[Fraction | None]]:
-    """Return everyone, what is known, and what the newcomers (the last ones) bring."""
+    """Return everyone, what is known, and what the late analysts (the last ones) bring."""
     everyone = random_collective(seed)
     random = np.random.default_rng(seed + 100)
     there = int(random.integers(1, len(everyone)))
@@ -64,7 +64,7 @@ def test_errors_are_those_over_all_cells_and_nobody_is_worse_off(seed: int) -> N
         was = brute_force(known, None, brought, everyone.workloads[n])
         assert before[n] == pytest.approx(was, rel=1e-8)
         assert added.errors[n] <= before[n] * (1 + 1e-9)
-        if epsilon is not None:  # No worse than alone with what this newcomer brings.
+        if epsilon is not None:  # No worse than alone with what this late analyst brings.
             alone = 2 * everyone.strategies[n].error / float(epsilon) ** 2
             assert added.errors[n] <= alone * (1 + 1e-9)
 
@@ -104,7 +104,7 @@ def test_what_is_known_already_is_not_measured_again() -> None:
     assert weights[("b",)] > 0.9 * added.strategy.total
 
 
-def test_a_newcomer_who_asks_what_is_known_lowers_everybodys_error() -> None:
+def test_a_late_analyst_who_asks_what_is_known_lowers_everybodys_error() -> None:
     random = np.random.default_rng(5)
     asked = random_rows(random)
     everyone = Collective([[asked], [asked]], [Fraction(1, 2)] * 2, columns=SIZES)
@@ -114,7 +114,7 @@ def test_a_newcomer_who_asks_what_is_known_lowers_everybodys_error() -> None:
     assert (added.errors <= before / 2 * (1 + 1e-9)).all()
 
 
-def test_newcomers_can_be_listed_in_any_order() -> None:
+def test_late_analysts_can_be_listed_in_any_order() -> None:
     everyone, known, epsilons = joined(7)
     order = list(reversed(range(len(everyone))))
     one = Complement(known=known).select(everyone, epsilons)

@@ -86,7 +86,7 @@ def test_no_question_of_anybody_is_worse_than_the_naive_answer(name: str, seed: 
 
 
 @pytest.mark.parametrize("seed", quick_first(3, range(6)))
-def test_no_question_of_a_newcomer_is_worse_than_the_naive_answer(seed: int) -> None:
+def test_no_question_of_a_late_analyst_is_worse_than_the_naive_answer(seed: int) -> None:
     asked, shares = random_analysts(seed)
     everyone = collective_of(asked, shares)
     first = mechanism("waterfilling").select(everyone.of([0]))
@@ -148,7 +148,7 @@ def test_splitting_into_two_analysts_gains_nothing_under_waterfilling(seed: int)
 
 
 @pytest.mark.parametrize("seed", quick_first(6, range(20)))
-def test_ratchet_newcomers_do_no_worse_than_alone_and_nobody_ever_worse(seed: int) -> None:
+def test_ratchet_joining_analysts_do_no_worse_than_alone_and_nobody_ever_worse(seed: int) -> None:
     collective = random_collective(seed)
     joins = mechanism("ratchet").joins(collective)
     for k, joint in enumerate(joins):

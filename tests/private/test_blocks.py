@@ -80,7 +80,7 @@ RAMP = {"pieces": [0, 0, 0, 0], "steps": [0, 1, 2, 3], "degrees": [1], "unit": 3
         (partition(**RAMP | {"unit": 0, "steps": [0, 0, 0, 0]}), "unit"),
         (partition(**RAMP | {"unit": 3.0}), "unit"),
         (partition(**RAMP | {"unit": 2**62}), "unit"),
-        (partition(**RAMP | {"degrees": [2], "unit": 2**31}), "exceed 2\\^62"),
+        (partition(**RAMP | {"degrees": [2], "unit": 2**42}), "exceed 2\\^62"),
     ],
 )
 def test_a_block_that_must_not_be_measured_is_refused(people, block, message):

@@ -112,6 +112,20 @@ def test_a_table_in_a_folder_that_cannot_be_written_to_has_no_note(
     assert len(ledger.charges) == 1
 
 
+@pytest.mark.parametrize("made", ["a link that leads nowhere", "a pipe", "a folder"])
+def test_a_note_that_is_no_file_is_refused(measure_people, note, ledger, made):
+    match made:
+        case "a link that leads nowhere":
+            note.symlink_to("unmounted/note")
+        case "a pipe":
+            os.mkfifo(note)  # Reading it would wait for ever.
+        case _:
+            note.mkdir()
+    with pytest.raises(LedgerError, match=r"cannot be read\. Nothing was read or spent"):
+        measure_people()
+    assert ledger.spent == 0
+
+
 def test_all_tables_of_one_database_file_are_charged_to_one_ledger(tmp_path):
     with duckdb.connect(str(tmp_path / "people.duckdb")) as connection:
         connection.execute("CREATE TABLE a (n INTEGER); CREATE TABLE b (n INTEGER)")

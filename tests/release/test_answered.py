@@ -19,8 +19,9 @@ from sqlmadp.errors import NotSupportedError, SqlError, UnforeseenError
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.private import Ledger
-from sqlmadp.release import release, trial
+from sqlmadp.release import release
 from sqlmadp.release.bound_plan import BoundPlan
+from sqlmadp.release.history import History
 from sqlmadp.release.trial import prepare
 from sqlmadp.show.json import release_figures
 
@@ -282,7 +283,7 @@ class TestAnswerFirst:
         path = plans.write({"alice": TOTAL, "bob": "SELECT sex, AVG(age) FROM visits GROUP BY sex"})
         (plans.folder / "visits.parquet").rename(plans.folder / "away.parquet")
         asked = BoundPlan.bind(Plan.open(path))
-        ready = prepare(asked, lambda _: None)
+        ready = prepare(asked, lambda _: History())
         assert len(ready.trial.results()["bob"]["q1"]) == 3
         assert list((tmp_path / "trial").iterdir()) == []
 
@@ -402,7 +403,7 @@ class TestAllAtOnce:
         assert spent(plans) == 0
 
     def test_what_cannot_be_selected_for_names_a_statement(self, plans, monkeypatch):
-        monkeypatch.setattr(trial, "select", _never)
+        monkeypatch.setattr(History, "select", _never)
         path = plans.write({"alice": TOTAL, "bob": "SELECT sex, COUNT(*) FROM visits GROUP BY sex"})
         with pytest.raises(SqlError, match="too many combinations") as caught:
             Plan.open(path).release()
@@ -425,7 +426,7 @@ class TestUnforeseen:
 
     @pytest.fixture
     def broken(self, plans, monkeypatch):
-        monkeypatch.setattr(release, "find_base", _broken)
+        monkeypatch.setattr(release, "find_history", _broken)
         return plans.write({"alice": self.SECRET})
 
     def test_the_command_line_shows_a_report_and_no_traceback(self, broken):

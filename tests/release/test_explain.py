@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from sqlmadp.answer.explain import OTHERS
-from sqlmadp.answer.result import WITHIN
+from sqlmadp.answer.sizes import INTERVAL
 from sqlmadp.cli import main
 
 ALICE = """
@@ -110,7 +110,7 @@ def test_error_adds_a_standard_error_and_an_interval_after_every_answer(path):
     assert found["by_age"]["columns"] == ["age", "n", "n_stderr", "n_low", "n_high"]
     for _, n, stderr, low, high in found["by_age"]["rows"]:
         assert stderr > 0
-        assert (low, high) == pytest.approx((n - WITHIN * stderr, n + WITHIN * stderr))
+        assert (low, high) == pytest.approx((n - INTERVAL * stderr, n + INTERVAL * stderr))
     assert found["smokers"]["columns"] == [
         f"{name}{part}"
         for name in ("smokers", "n", "share")

@@ -18,8 +18,7 @@ from sqlmadp.mechanism import complement
 from sqlmadp.private import Ledger, Measurement
 from sqlmadp.private.noise import add_discrete_laplace
 from sqlmadp.release.bound_plan import BoundPlan
-from sqlmadp.release.explain import explain_text
-from sqlmadp.release.preview import dry_run
+from sqlmadp.release.preview import dry_run, explain_text
 from sqlmadp.release.release import release, released
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.partition import Partition
@@ -54,7 +53,7 @@ def errors(done, analyst, query):
     return done.rows(analyst, query).rmse["n"]
 
 
-def test_only_the_newcomers_part_is_charged_and_what_was_measured_stays(write):
+def test_only_the_late_analysts_part_is_charged_and_what_was_measured_stays(write):
     first = release(write("alice", "bob"))
     assert first.spent == Fraction(1, 2)
     notes = []
@@ -69,7 +68,7 @@ def test_only_the_newcomers_part_is_charged_and_what_was_measured_stays(write):
         assert [charge.analysts for charge in ledger.charges] == [("alice", "bob"), ("carol",)]
 
 
-def test_nobodys_stated_error_rises_and_the_newcomer_does_better_than_alone(write):
+def test_nobodys_stated_error_rises_and_the_late_analyst_does_better_than_alone(write):
     first = release(write("alice", "bob"))
     second = release(write("alice", "bob", "carol"))
     for analyst, query in (("alice", "ages"), ("bob", "smokers")):
@@ -123,7 +122,7 @@ def test_later_queries_of_those_who_were_there_are_answered_from_all_measurement
     assert after < 0.95 * before
 
 
-def test_a_dry_run_says_what_newcomers_would_be_charged_and_everybodys_errors(write):
+def test_a_dry_run_says_what_late_analysts_would_be_charged_and_everybodys_errors(write):
     first = release(write("alice", "bob"))
     plan = write("alice", "bob", "carol")
     found = dry_run(plan)
@@ -166,7 +165,7 @@ def test_plan_shows_what_a_release_then_does(write, mechanism):
     assert again["mechanisms"] == shown["mechanisms"]
 
 
-def test_what_newcomers_add_is_searched_for_once_for_all_mechanisms_but_independent(
+def test_what_late_analysts_add_is_searched_for_once_for_all_mechanisms_but_independent(
     write, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("SQLMADP_CACHE", str(tmp_path / "strategies"))
@@ -204,7 +203,7 @@ def test_plan_refuses_what_release_refuses_unless_it_is_to_measure_everything_an
 
 
 @pytest.mark.slow
-def test_what_if_looks_at_a_plan_as_if_nothing_had_been_released(write):
+def test_a_changed_plan_is_previewed_as_if_nothing_had_been_released(write):
     release(write("alice", "bob"))
     plan = write("alice", "bob", "carol")
     for option in (["--without", "bob"], ["--share", "carol=1/2"], ["--epsilon", "2"]):
@@ -249,7 +248,7 @@ def test_several_may_join_one_after_the_other(write):
 
 
 @pytest.mark.slow
-def test_a_newcomer_may_cut_a_real_column_where_nobody_did(write):
+def test_a_late_analyst_may_cut_a_real_column_where_nobody_did(write):
     release(write("alice", "dave"))
     path = write("alice", "dave", "bob").path
     (path.parent / "bob.sql").write_text(
@@ -317,7 +316,7 @@ def test_a_plan_that_asks_something_else_besides_is_a_new_release(write):
     assert done.spent == Fraction(1, 2) + Fraction(3, 4)
 
 
-def test_a_newcomer_whom_the_budget_cannot_cover_is_refused(write):
+def test_a_late_analyst_whom_the_budget_cannot_cover_is_refused(write):
     release(write("alice", "bob", budget="4/5"))
     release(write("dave", budget="4/5"))
     with pytest.raises(BudgetExceededError, match="asks for epsilon 1/4"):

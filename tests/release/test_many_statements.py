@@ -8,7 +8,8 @@ from sqlmadp.errors import SqlError
 from sqlmadp.files.plan import Plan
 from sqlmadp.release import bound_plan as asking
 from sqlmadp.release.bound_plan import BoundPlan
-from sqlmadp.release.release import release
+from sqlmadp.release.history import History
+from sqlmadp.release.trial import prepare
 
 SCHEMA = """table = "people"
 [columns.age]
@@ -128,7 +129,7 @@ def test_a_strategy_that_memory_is_too_small_for_is_refused_before_any_data(plan
     opened = plan("[limits]\nmemory = 1\n", ann=table, bob=table)
     opened = replace(opened, mechanism="independent")  # Everybody's own 1,600 cells.
     with pytest.raises(SqlError, match=r"strategy queries, .* Nothing was read or spent") as caught:
-        release(opened)
+        prepare(BoundPlan.bind(opened), lambda _: History())
     assert caught.value.problems[0].file.endswith("ann.sql")
 
 

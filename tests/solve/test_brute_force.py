@@ -57,11 +57,11 @@ def random_rows(random: np.random.Generator, heaviest: int) -> Rows:
     return Rows(scope, parts, 0, sparse.csr_array(matrix.astype(np.int64) * weight))
 
 
-def exactly(rows: Rows) -> list[list[Fraction]]:
+def exactly(rows: Rows, sizes: dict[str, int] = SIZES) -> list[list[Fraction]]:
     """Return rows over all cells of the table."""
     own = dict(zip(rows.scope, rows.parts, strict=True))
     table = [[Fraction(1)]]
-    for column, values in SIZES.items():
+    for column, values in sizes.items():
         if column in own:
             part = own[column]
             dense = part.numerators.toarray().tolist()
@@ -80,14 +80,14 @@ def exactly(rows: Rows) -> list[list[Fraction]]:
     ]
 
 
-def over_cells(rows: Rows) -> np.ndarray:
-    found = np.array([[float(x) for x in row] for row in exactly(rows)])
-    return found.reshape(-1, int(np.prod(list(SIZES.values()))))
+def over_cells(rows: Rows, sizes: dict[str, int] = SIZES) -> np.ndarray:
+    found = np.array([[float(x) for x in row] for row in exactly(rows, sizes)])
+    return found.reshape(-1, int(np.prod(list(sizes.values()))))
 
 
-def brute_force(blocks: list[Rows], query: np.ndarray) -> np.ndarray:
+def brute_force(blocks: list[Rows], query: np.ndarray, sizes: dict[str, int] = SIZES) -> np.ndarray:
     """Return the variance of every row of a query, infinite where it is not answered."""
-    a = np.vstack([over_cells(block) for block in blocks])
+    a = np.vstack([over_cells(block, sizes) for block in blocks])
     # Scaled to length 1, so that light rows are no rounding beside heavy ones.
     lengths = np.linalg.norm(a, axis=1)
     a, lengths = a[lengths > 0], lengths[lengths > 0]
@@ -121,6 +121,64 @@ def test_errors_and_variances_are_those_over_all_cells(batch: int) -> None:
             else:
                 with pytest.raises(NotCoveredError):
                     solution.variances(rows)
+
+
+RANGES = {"a": 25, "b": 2}
+
+
+def ranges_and_others(random: np.random.Generator, *, asked: bool) -> Rows:
+    """Return rows over many ranges of a column, as for a quantile, or over a ramp or a parabola."""
+    ranges = Partition.flat(np.arange(25) // 2)
+    ramp = Partition.of_functions(np.vstack([np.ones(25), np.arange(25)]) * 1.0)
+    parabola = Partition(np.zeros(25, np.int64), np.arange(25) * 7, np.array([2]), 7 * 24)
+    both = Partition(np.arange(25) // 2, np.arange(25) % 2, np.array([1] * 12 + [0]), 1)
+    parts = [ranges, ranges, ramp, parabola, Partition.flat(np.arange(25) // 10)]
+    part = [*parts, both, Partition.flat(np.arange(25) // 6)][random.integers(7 if asked else 5)]
+    scope, own = (
+        (("a", "b"), (part, Partition.finest(2))) if random.random() < 0.5 else (("a",), (part,))
+    )
+    size = int(np.prod([each.size for each in own]))
+    if not asked or random.random() < 0.3:
+        alone = random.random() < 0.8
+        given = random.integers(0, 3, size) * (random.random(size) < 0.1)
+        return Rows(
+            scope,
+            own,
+            3,
+            None if alone else sparse.csr_array(3 * np.eye(size, dtype=int) + np.diag(given)),
+        )
+    matrix = random.integers(-2, 3, (2, size)) * (random.random((2, size)) < 0.4)
+    if part is both and random.random() < 0.7:  # The same at both ends: a function of the ranges.
+        ends = np.repeat(np.arange(13), [*[2] * 12, 1])
+        matrix = random.integers(-2, 3, (2, 13))[:, ends]
+        scope, own = ("a",), (part,)
+    return Rows(scope, own, 0, sparse.csr_array(matrix.astype(np.int64)))
+
+
+@pytest.mark.parametrize("seed", quick_first(20, range(200)))
+def test_ranges_beside_sums_of_the_same_column_are_solved_as_over_all_cells(seed: int) -> None:
+    random = np.random.default_rng([20, seed])
+    ranges = Rows(("a",), (Partition.flat(np.arange(25) // 2),), 2)
+    blocks = [
+        ranges,
+        *(ranges_and_others(random, asked=False) for _ in range(random.integers(1, 4))),
+    ]
+    asked = [ranges_and_others(random, asked=True) for _ in range(3)]
+    solution = Solution(blocks)
+    for rows in asked:
+        exact = brute_force(blocks, over_cells(rows, RANGES), RANGES)
+        [error] = solution.errors([[rows]])
+        assert error == pytest.approx(float(exact.sum()), rel=1e-9, abs=1e-12)
+        if np.isfinite(exact).all():
+            np.testing.assert_allclose(solution.variances(rows), exact, rtol=1e-9, atol=1e-12)
+        else:
+            with pytest.raises(NotCoveredError):
+                solution.variances(rows)
+    counts = random.integers(0, 1000, 50).astype(float)
+    estimate = solution.estimate([over_cells(block, RANGES) @ counts for block in blocks])
+    for block in blocks:
+        truth = over_cells(block, RANGES) @ counts
+        np.testing.assert_allclose(estimate.answers(block), truth, rtol=1e-9, atol=1e-6)
 
 
 @pytest.mark.parametrize("batch", quick_first(1, range(5)))
@@ -181,3 +239,29 @@ def test_weights_of_1_work_with_weights_of_2_to_the_30(seed: int) -> None:
         np.testing.assert_allclose(
             solution.variances(rows), [float(each or 0) for each in exact], rtol=1e-9, atol=0
         )
+
+
+def test_one_more_measurement_never_raises_an_error_however_wide_the_column() -> None:
+    """Ranges of a quantile, a sum and squares of one wide column: functions nearly coincide."""
+    values = 2_000_002  # The last one is NULL.
+    cents = np.minimum(np.arange(values), 2_000_000)
+    null = np.arange(values) == values - 1
+    ramp = Partition(np.zeros(values, np.int64), np.where(null, 0, cents), np.array([1]), 2_000_000)
+    squares = Partition(np.where(null, 1, 0), np.where(null, 0, cents), np.array([2, 0]), 2_000_000)
+    width = 3907
+    piece = np.where(null, 512, cents // width)
+    steps = np.where(null, 0, cents % width)
+    ranges = Partition(piece, steps, np.array([1] * 512 + [0]), width - 1)
+    months, wards, ages = (Partition.finest(n) for n in (13, 9, 4))
+    quarters = Partition.flat(np.arange(13) // 3)
+    blocks = [
+        Rows(("admitted", "cost"), (months, ramp), 2_469_888),
+        Rows(("admitted", "cost", "ward"), (quarters, ramp, wards), 1_949_696),
+        Rows(("admitted",), (months,), 48_881),
+        Rows(("cost", "ward"), (ranges, wards), 4_460_544),
+        Rows(("age", "cost"), (ages, squares), 1_277_952),
+    ]
+    asked = [Rows(("admitted",), (months,), 1), Rows(("cost",), (ramp,), 1)]
+    errors = [Solution(blocks[:count]).errors([asked])[0] for count in range(1, len(blocks) + 1)]
+    assert np.isfinite(errors).all()
+    assert (np.diff(errors) <= 1e-9 * errors[0]).all()

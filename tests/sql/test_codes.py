@@ -11,19 +11,20 @@ from sqlmadp.sql.hints import CODES
 ROOT = Path(sqlmadp.__file__).parent
 SOURCES = [
     *(ROOT / "sql").glob("*.py"),
+    *(ROOT / "bind").glob("*.py"),
     *(ROOT / "answer").glob("*.py"),
     *(ROOT / "release" / name for name in ("bound_plan.py", "size_limits.py", "trial.py")),
 ]
 
 
 def used_codes() -> set[str]:
-    """Return the codes in calls of ``refuse`` and ``problem``, and in tables of messages."""
+    """Return the codes in refusals and problems, and in tables of messages."""
     found = set()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-                if name in {"refuse", "problem"} and node.args:
+                if name in {"refuse", "problem", "RefusedError", "EvaluationError"} and node.args:
                     found |= texts(node.args[0])
                 if name == "Problem":
                     found |= {t for k in node.keywords if k.arg == "code" for t in texts(k.value)}

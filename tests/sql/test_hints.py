@@ -48,6 +48,14 @@ rows = [["North", "Bergen"], ["South", "Oslo"]]
 T = '"Loans 2025"'
 REFUSED = {
     "rows": f"SELECT * FROM {T}",
+    "some rows": f"SELECT * FROM {T} LIMIT 10",
+    "no SELECT": f"DELETE FROM {T}",
+    "pivot": f'PIVOT {T} ON "Home District" USING COUNT(*)',
+    "pivot in FROM": f"""SELECT * FROM {T} PIVOT (COUNT(*) FOR "Home District" IN ('North'))""",
+    "half a join": f'SELECT COUNT(*) FROM {T} JOIN "All Districts"',
+    "a sum of counts": f'SELECT COUNT(*) / SUM(COUNT(*)) FROM {T} GROUP BY "order"',
+    "half a quantile": f"SELECT PERCENTILE_CONT(0.5) FROM {T}",
+    "distinct reals": f'SELECT COUNT(DISTINCT "Fine (EUR)") FROM {T}',
     "rows of columns": f'SELECT "order", "Straße" FROM {T}',
     "window": f"SELECT ROW_NUMBER() OVER () FROM {T}",
     "window of a count": f"SELECT COUNT(*) OVER () FROM {T}",
@@ -143,6 +151,36 @@ def test_every_statement_that_a_hint_offers_is_accepted(connection, sql):
     assert found
     for statement in found:
         assert connection.execute(statement).description
+
+
+def test_a_hint_speaks_of_the_column_that_was_asked_about(connection):
+    for asked in ("COUNT(DISTINCT {})", "STRING_AGG({}, ',')", "ANY_VALUE({})"):
+        (problem,) = problems(connection, f"SELECT {asked.format(D)} FROM {T}")
+        assert f"SELECT {D}, COUNT(*) FROM {T} GROUP BY {D}" in problem.hint
+    (problem,) = problems(connection, f"""PIVOT {T} ON "Home District" USING COUNT(*)""")
+    assert "\"Home District\" = 'North') AS North, COUNT(*)" in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        (f"SELECT COUNT(*) FORM {T}", "Did you mean FROM?"),
+        (f'SELECT COUNT(*) FROM {T} GRUOP BY "order"', "Did you mean GROUP?"),
+        (f'SELECT "order", COUNT(*) AS n FROM {T} WHERE n > 3 GROUP BY 1', "belong in HAVING"),
+        (f'SELECT QUANTILE_CONT("order", 50) FROM {T}', "between 0 and 1"),
+        (f'SELECT x."order", COUNT(*) FROM {T} GROUP BY 1', f"Tables of this FROM: {T}."),
+        (f"SELECT `order`, COUNT(*) FROM {T} GROUP BY 1", "double quotes, not in backquotes"),
+        (f'SELECT COUNT(*) FROM {T} WHERE "Home District" = "order_"', "text is written 'order_'"),
+    ],
+)
+def test_ordinary_slips_are_told_what_to_type(connection, sql, hint):
+    (problem,) = problems(connection, sql)
+    assert hint in problem.hint
+
+
+def test_a_dialect_is_named_only_if_what_it_reads_is_a_query_to_duckdb(connection):
+    (problem,) = problems(connection, f"SELECT COUNT(*) INTO x FROM {T}")
+    assert "dialect" not in problem.hint
 
 
 @pytest.mark.parametrize("front", ["", "EXPLAIN ", "HAND IN AS it "])

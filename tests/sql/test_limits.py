@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sqlmadp.bind.bind import Binder, BoundQuery, bind_all, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import OperationalError, SqlError
 from sqlmadp.files.plan import Plan
-from sqlmadp.sql.bind import Binder, BoundQuery, bind_all, cuts
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain, PublicTable

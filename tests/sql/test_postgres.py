@@ -5,7 +5,7 @@ import decimal
 import math
 
 import pytest
-from postgres_cases import CASES, ROWS, TYPES
+from postgres_cases import CASES, DOMAIN, ROWS
 from services import REQUIRED, MissingServiceError, postgres
 
 from sqlmadp.errors import SqlError
@@ -46,7 +46,7 @@ def server(request):
                     )
                 yield connection
     except MissingServiceError as error:
-        if REQUIRED:
+        if "postgres" in REQUIRED:
             raise
         pytest.skip(str(error))
 
@@ -61,7 +61,7 @@ def duck():
 
 @pytest.fixture(scope="module")
 def readings(duck):
-    reader = Reader(duck, DEFAULT, TYPES)
+    reader = Reader(duck, DEFAULT, DOMAIN)
     statements = [
         Statement("a.sql", f"q{n}", statement(case), dialect="postgres")
         for n, case in enumerate(CASES)

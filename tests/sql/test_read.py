@@ -7,10 +7,10 @@ from people_table import DOMAIN, reference_connection, table
 from sqlglot import exp
 from statement_generator import KEYS, PREDICATES, Generator
 
+from sqlmadp.bind.bind import bind
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import SqlError
 from sqlmadp.sql import grammar
-from sqlmadp.sql.bind import bind
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.limits import DEFAULT, Limits
 from sqlmadp.sql.read import Reader, Reading
 from sqlmadp.sql.sandbox import locked_connection
@@ -87,8 +87,7 @@ def raw():
 
 @pytest.fixture(scope="module")
 def reader():
-    types = {column.name: column.sql_type for column in DOMAIN.columns}
-    return Reader(locked_connection(), DEFAULT, types)
+    return Reader(locked_connection(), DEFAULT, DOMAIN)
 
 
 def read(reader, sql: str) -> Reading | SqlError:

@@ -1,11 +1,11 @@
 import duckdb
 import pytest
 
+from sqlmadp.bind.bind import bind
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import OperationalError, SqlError
 from sqlmadp.files.plan import Plan
-from sqlmadp.sql.bind import bind
 from sqlmadp.sql.check import FUNCTIONS
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.sandbox import Sandbox, explain, locked_connection
 from sqlmadp.sql.statements import split

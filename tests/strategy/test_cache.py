@@ -102,7 +102,7 @@ def test_a_mechanism_chooses_the_same_with_an_empty_a_full_and_no_cache(
         assert (other.total, other.reads) == (found[0].total, found[0].reads)
 
 
-def test_what_newcomers_add_is_found_again(
+def test_what_late_analysts_add_is_found_again(
     cache: StrategyCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = [random_rows(np.random.default_rng(3))]

@@ -1,6 +1,6 @@
 """Starter: the files that ``sqlmadp init`` writes, a plan that can be released at once.
 
-The plan, the schema and the analysts' statements lie beside this module as they are written.  The
+The plan, the schema and the analysts' statements are stored next to this module as written.  The
 records are invented: every field is worked out from a hash of the record's number, so the same
 table comes out everywhere.
 """

@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from numpy.typing import NDArray
 from sqlglot import exp
@@ -143,10 +143,6 @@ class Identity:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Engine(ABC):
     """One private table that can be counted."""
-
-    numbers_values: ClassVar[bool] = False
-    """Whether a category's values are numbered, by a join, before they are counted.  It was
-    measured to be faster with DuckDB and slower with PostgreSQL."""
 
     location: str
     """The source for messages."""

@@ -9,15 +9,15 @@ it.  What comes back is read here too: the cell or piece of every group, and its
           FROM (SELECT each declared value, or its cell      NULL if it is undeclared
                 FROM (SELECT each column                     typed, NULL if it cannot be
                       FROM the table)
-                LEFT JOIN (each category's values, numbered) if they are to be numbered
+                LEFT JOIN (each category's values, numbered)
                 WHERE every complete column is declared)
           WHERE the record is among its unit's first)       if the schema has a unit
     GROUP BY GROUPING SETS (the scopes)                     or the one scope
 
-An undeclared value is read as NULL: `_declared_value` says which values are declared, and what each
-becomes.  A record is kept or dropped as a whole, by the columns that are complete, and a
-kept record is in exactly one cell of every scope.  Where values of a category are numbered, by a
-join, no two declared values are equal, so that no record is joined twice.
+An undeclared value is read as NULL: `_inside` says which values are declared, and `_cleaned` what
+each becomes.  A record is kept or dropped as a whole, by the columns that are complete, and a
+kept record is in exactly one cell of every scope.  Values of a category are numbered by a join; no
+two declared ones are equal, so that no record is joined twice.
 
 Of a unit's kept records the first ones are counted, in the order of a hash of its key, then of
 the declared values.  So records that tie are equal in everything that is counted, and what is
@@ -28,7 +28,7 @@ Guarantee  Adding or removing one record that is counted changes one group of ev
            cell's steps.  Adding or removing one unit changes whether at most
            ``domain.records_per_unit`` records are counted, all of them its own.
 Requires   Catalogue checked against the domain; keys of the domain.
-Numerics   Exact: products of steps are below 2^62, and are added up in wider integers.  Reals are
+Numerics   Exact: products of steps are below 2^84, and are added up in 126 bits or more.  Reals are
            compared as the 64-bit floating-point numbers they are stored as (or cast to); a
            comparison does not round.
 """
@@ -38,7 +38,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import reduce
@@ -80,9 +80,7 @@ def count_groups(
     used = used_keys(scopes)
     codes = {}
     for number, key in enumerate(used):
-        numbered = engine.numbers_values or key.column in by_cell(used)
-        column = domain.column(key.column)
-        codes[key] = _codes(column, key, answer[f"k{number}"], numbered=numbered)
+        codes[key] = _codes(domain.column(key.column), key, answer[f"k{number}"])
     found: dict[Moment, Integers | Whole] = {(): np.asarray(answer["records"], dtype=np.int64)}
     for number, moment in enumerate(moments):
         found[moment] = _whole(answer[f"m{number}"])
@@ -132,11 +130,6 @@ def counting_select(
     return select
 
 
-def by_cell(keys: Sequence[Key]) -> set[str]:
-    """Return the columns whose cells have to be known, since pieces are worked out from them."""
-    return {key.column for key in keys if key.part is not None}
-
-
 def _rows(
     answer: Mapping[str, NDArray[Any]], used: Sequence[Key], scope: Keys
 ) -> NDArray[np.bool_]:
@@ -147,18 +140,13 @@ def _rows(
     return rows
 
 
-def _codes(column: Column, key: Key, values: NDArray[Any], *, numbered: bool) -> Integers:
+def _codes(column: Column, key: Key, values: NDArray[Any]) -> Integers:
     """Return the cell (or piece) of every value of a result column; -1 for one that has none."""
     data = np.ma.getdata(values)
     match column.type:
-        case _ if key.part is not None:
-            codes = data.astype(np.int64)
-        case "category" if not numbered:
-            number = {value: cell for cell, value in enumerate(column.values)}
-            codes = np.array([number.get(value, -1) for value in data.tolist()], dtype=np.int64)
-        case "integer":
+        case "integer" if key.part is None:
             codes = data.astype(np.int64) - column.ordinal_bounds[0]
-        case "date":
+        case "date" if key.part is None:
             days = data.astype("datetime64[D]").astype(np.int64)
             codes = days + _EPOCH - column.ordinal_bounds[0]
         case _:
@@ -194,7 +182,7 @@ def _coded(
             select.select(exp.alias_(_by_runs(cell, own), name, copy=False), copy=False)
     if not used:
         select.select(exp.Literal.number(1).as_("one"), copy=False)
-    select.from_(_kept(engine, domain, columns, by_cell(used)).subquery("kept"), copy=False)
+    select.from_(_kept(engine, domain, columns).subquery("kept"), copy=False)
     if domain.unit is None:
         return select
     first = exp.LTE(
@@ -244,13 +232,8 @@ def _by_runs(cell: exp.Expression, numbers: NDArray[np.int64]) -> exp.Expression
     return search(0, len(runs))
 
 
-def _kept(
-    engine: Engine, domain: Domain, used: Sequence[str], by_number: Collection[str]
-) -> exp.Select:
-    """Return the SELECT of the records that count, with the columns in use as c0, c1, ...
-
-    A category of ``by_number`` is numbered, whatever the engine would rather do.
-    """
+def _kept(engine: Engine, domain: Domain, used: Sequence[str]) -> exp.Select:
+    """Return the SELECT of the records that count, with the columns in use as c0, c1, ..."""
     stored = source_columns(engine, domain)
     typed: list[exp.Expr] = []
     kept: list[exp.Expr] = []
@@ -259,12 +242,17 @@ def _kept(
     for number, column in enumerate(domain.columns):
         value = exp.column(f"v{number}")
         typed.append(engine.typed(stored[column.name], column.sql_type).as_(f"v{number}"))
-        declared, condition = _declared_value(engine, value, column), _inside(value, column)
-        numbers = engine.numbers_values or column.name in by_number
-        if numbers and column.type == "category" and column.name in used:
-            declared = exp.column(f"cell{number}")  # NULL where the join finds no declared value.
-            condition = declared.is_(exp.null()).not_()
+        if column.name not in used and not column.complete:
+            continue
+        if column.type == "category":
+            declared: exp.Expression = exp.column(f"cell{number}")  # NULL if the join finds none.
+            condition: exp.Condition = declared.copy().is_(exp.null()).not_()
             numbered.append(_numbered(value, column, number))
+        else:
+            condition = _inside(value, column)
+            declared = exp.Case(
+                ifs=[exp.If(this=condition.copy(), true=_cleaned(engine, value, column))]
+            )
         if column.complete:
             inside.append(condition)
         if column.name in used:
@@ -333,16 +321,9 @@ def _place(columns: int) -> exp.Expression:
     )
 
 
-def _declared_value(engine: Engine, value: exp.Column, column: Column) -> exp.Expression:
-    """Return the declared value that a value is read as, NULL if none (see `_cleaned`)."""
-    return exp.Case(ifs=[exp.If(this=_inside(value, column), true=_cleaned(engine, value, column))])
-
-
 def _inside(value: exp.Column, column: Column) -> exp.Condition:
     """Return the condition that a value is declared; NULL or false when it is not."""
     match column.type:
-        case "category":
-            return exp.In(this=value.copy(), expressions=[_literal(each) for each in column.values])
         case "boolean":
             return value.copy().is_(exp.null()).not_()
         case _ if column.outside == "null":

@@ -56,8 +56,6 @@ from sqlmadp.table.csv_format import CsvFormat
 class DuckDbTable(Engine):
     """One table behind a locked-down DuckDB connection."""
 
-    numbers_values = True
-
     connection: duckdb.DuckDBPyConnection
     collated: bool = False
     """Whether columns may have collations; files have none."""
@@ -317,8 +315,9 @@ def _enum_values(connection: duckdb.DuckDBPyConnection, stored_type: str) -> tup
 
 
 def _native(stored_type: str) -> str:
-    """Return a type's name without its digits or values."""
-    return stored_type if stored_type.endswith("]") else stored_type.partition("(")[0]
+    """Return a type's name without its values; a DECIMAL keeps its digits."""
+    name = stored_type.partition("(")[0]
+    return stored_type if stored_type.endswith("]") or name == "DECIMAL" else name
 
 
 def _function(name: str, value: exp.Expression, *texts: str) -> exp.Expression:

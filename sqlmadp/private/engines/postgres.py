@@ -281,7 +281,8 @@ def _numeric(text: str) -> exp.Expression:
 
 def _nearest(value: exp.Expression) -> exp.Expression:
     """Return a numeric as the nearest floating-point number, without an error anywhere."""
-    large, small = "1.797693134862315807e308", "2.4703282292062327e-324"
+    # The second is just above half of the smallest number, which the cast would call out of range.
+    large, small = "1.797693134862315807e308", "2.4703282292062328e-324"
     absolute = exp.Abs(this=value.copy())
     return (
         exp.Case()

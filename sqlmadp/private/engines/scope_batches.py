@@ -14,7 +14,7 @@ use, so with many columns fewer scopes are batched.
 Guarantee  Every scope is part of the scope that is counted for it.  Keys and batches follow from
            the schema and the blocks, never from a record; so does the bound `answer_bytes`.
 Requires   Partitions that `blocks.checked_blocks` let through.
-Numerics   Exact integers.  Steps times cells, and products of steps, stay below 2^62.
+Numerics   Exact integers.  Steps times cells stay below 2^62, and products of steps below 2^84.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from sqlmadp.table.domain import Domain
 from sqlmadp.table.partition import Partition
+from sqlmadp.table.rows import Rows
 from sqlmadp.table.runs import bends
 
 FEW_CELLS = 2**18
@@ -59,18 +59,6 @@ LATEST = 256
 """Try at most this many earlier batches for the next scope."""
 
 
-class Layout(Protocol):
-    """Some columns, with one partition per column: what a block is over."""
-
-    @property
-    def scope(self) -> tuple[str, ...]:
-        """The names of the columns."""
-
-    @property
-    def parts(self) -> tuple[Partition, ...]:
-        """One partition per column."""
-
-
 @dataclass(frozen=True)
 class Key:
     """What one column is grouped by."""
@@ -93,15 +81,15 @@ Moment = tuple[tuple[Key, int], ...]
 """A product of powers of steps, one per key that has steps."""
 
 
-def keys_of(layout: Layout, domain: Domain) -> Keys:
+def keys_of(block: Rows, domain: Domain) -> Keys:
     """Return the keys by which the columns of a block are grouped."""
-    sizes = [domain.column(name).size for name in layout.scope]
+    sizes = [domain.column(name).size for name in block.scope]
     few = math.prod(sizes) <= FEW_CELLS
     return tuple(
         Key(name, len(part.degrees), part)
         if not few and _grouped_by_pieces(part, size)
         else Key(name, size)
-        for name, part, size in zip(layout.scope, layout.parts, sizes, strict=True)
+        for name, part, size in zip(block.scope, block.parts, sizes, strict=True)
     )
 
 
@@ -133,19 +121,19 @@ def batch_scopes(scopes: Iterable[Keys]) -> dict[Keys, Keys]:
     return alone
 
 
-def answer_bytes(domain: Domain, layouts: Iterable[Layout]) -> int:
+def answer_bytes(domain: Domain, blocks: Iterable[Rows]) -> int:
     """Return an upper bound on the size of what an engine returns for some blocks.
 
     Where columns have steps, every group becomes a sum at each vertex that its records touch.
     """
-    layouts = list(layouts)
-    scopes = [keys_of(layout, domain) for layout in layouts]
+    blocks = list(blocks)
+    scopes = [keys_of(block, domain) for block in blocks]
     moments = {moment for keys in scopes for moment in moments_of(keys)[1:]}
     batches = batch_scopes(scopes)
     sums = [
-        _cells(batches[keys]) * math.prod(part.degree + 1 for part in layout.parts)
-        for keys, layout in zip(scopes, layouts, strict=True)
-        if any(part.degree for part in layout.parts)
+        _cells(batches[keys]) * math.prod(part.degree + 1 for part in block.parts)
+        for keys, block in zip(scopes, blocks, strict=True)
+        if any(part.degree for part in block.parts)
     ]
     in_work = BYTES_PER_SUM_IN_WORK * max(sums, default=0)
     wide = (key.part.values for keys in scopes for key in keys if key.part is not None)

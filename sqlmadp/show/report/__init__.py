@@ -22,6 +22,7 @@ from pathlib import Path
 from sqlmadp.errors import OperationalError
 from sqlmadp.files.plan import Plan
 from sqlmadp.release.release import Progress
+from sqlmadp.show import SHOWN_HASH
 from sqlmadp.show.report.answers import accuracy, answers
 from sqlmadp.show.report.content import Content, gather
 from sqlmadp.show.report.fairness import fairness, verdict
@@ -51,10 +52,6 @@ def write_report(
         raise OperationalError(
             f"cannot write {str(path)!r} ({error.strerror}); name another --out"
         ) from None
-
-
-SHOWN_HASH = 12
-"""Digits of a hash in the header; all of them are further down."""
 
 
 def page(content: Content, version: str) -> str:

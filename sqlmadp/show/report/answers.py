@@ -13,6 +13,14 @@ from datetime import datetime, time
 from typing import Any
 
 from sqlmadp.answer.result import Result, interval, is_number, number
+from sqlmadp.show import (
+    MOST_ACROSS,
+    MOST_BARS,
+    MOST_COLUMNS,
+    MOST_DOWN,
+    MOST_ORDERED,
+    SHOWN_ROWS,
+)
 from sqlmadp.show.report.charts import Bar, lying_bars, standing_bars
 from sqlmadp.show.report.content import Content, Statement
 from sqlmadp.show.report.markup import (
@@ -27,18 +35,6 @@ from sqlmadp.show.report.markup import (
     table,
 )
 from sqlmadp.show.report.privacy import not_counted
-
-MOST_BARS = 26
-"""Draw a bar with a name for each of at most this many groups."""
-MOST_ORDERED = 12
-"""The same for numbers and dates, which from there on are read as a course."""
-MOST_COLUMNS = 370
-"""Draw a thin column for each of at most this many groups."""
-MOST_ROWS = 60
-MOST_ACROSS = 24
-"""Rows and columns of a heat map."""
-SHOWN_ROWS = 100
-"""Rows of a table in the page; the file to download has all."""
 
 ACCURACY = (
     "± is one standard error of the noise in a typical answer of the column; that of averages, "
@@ -92,7 +88,7 @@ def _filter(names: Sequence[str]) -> Markup:
 def accuracy(content: Content) -> Markup:
     """Return the expected error of every column of every statement as a table."""
     headings = [Heading("statement"), Heading("analyst"), Heading("column")]
-    headings += [Heading(title, right=True) for title in ("rows", "±", "relative to one by one")]
+    headings += [Heading(title, right=True) for title in ("groups", "±", "relative to one by one")]
     rows = [
         [
             Cell(each.expected.name, each.expected.name),
@@ -202,7 +198,7 @@ def _heat_map(result: Result, down: int, across: int, count: int) -> Markup | No
         return None  # Some pair of groups is missing, or has several rows.
     if len(columns) > len(rows):  # The longer side goes down: a phone is narrow.
         return _heat_map(result, across, down, count)
-    if len(rows) > MOST_ROWS or len(columns) > MOST_ACROSS:
+    if len(rows) > MOST_DOWN or len(columns) > MOST_ACROSS:
         return None
     high = max((_height(value) for value, _ in found.values()), default=0.0)
     body = []

@@ -11,14 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlmadp.release.certificate import TINY
+from sqlmadp.show import CHART_CAPITAL, CHART_LETTER, CHART_WIDTH
 from sqlmadp.show.report.content import Content
 from sqlmadp.show.report.markup import Markup, element
-
-WIDTH = 350
-"""Units of every chart's width."""
-
-LETTER, CAPITAL = 7.2, 9.2
-"""Units that a letter takes on average, in a font of wide letters."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +37,7 @@ def lying_bars(title: str, bars: Sequence[Bar]) -> Markup:
     longest = max(_breadth(bar.group) for bar in bars)
     left, right, step, top = min(max(longest + 8, 40), 140), 50, 22, 4
     low, high = _range(bars)
-    place = _scale(low, high, left, WIDTH - right)
+    place = _scale(low, high, left, CHART_WIDTH - right)
     bottom = top + step * len(bars)
     parts = [_line(place(t), top, place(t), bottom, "grid") for t in _ticks(low, high, 4)]
     for row, bar in enumerate(bars):
@@ -52,7 +47,7 @@ def lying_bars(title: str, bars: Sequence[Bar]) -> Markup:
             _label(left - 6, y + 15, bar.group, "end", room=left - 8),
             _box(min(zero, end), y + 3, abs(end - zero), step - 6, "bar", hint=bar.words),
             *_whisker(place(bar.low), y + step / 2, place(bar.high), y + step / 2),
-            _label(WIDTH, y + 15, short(bar.value), "end small"),
+            _label(CHART_WIDTH, y + 15, short(bar.value), "end small"),
         ]
     parts.append(_line(place(0), top, place(0), bottom, "axis"))
     parts += [_label(place(t), bottom + 13, short(t), "middle small") for t in _ticks(low, high, 4)]
@@ -64,11 +59,11 @@ def standing_bars(title: str, bars: Sequence[Bar]) -> Markup:
     left, top, height = 38, 8, 130
     low, high = _range(bars)
     up = _scale(low, high, top + height, top)
-    room = (WIDTH - left) / len(bars)
+    room = (CHART_WIDTH - left) / len(bars)
     parts = []
     for tick in _ticks(low, high, 4):
         parts += [
-            _line(left, up(tick), WIDTH, up(tick), "grid"),
+            _line(left, up(tick), CHART_WIDTH, up(tick), "grid"),
             _label(left - 5, up(tick) + 4, short(tick), "end small"),
         ]
     for n, bar in enumerate(bars):
@@ -77,11 +72,11 @@ def standing_bars(title: str, bars: Sequence[Bar]) -> Markup:
         width = room * 0.8
         parts.append(_box(x, min(zero, end), width, abs(end - zero), "bar", hint=bar.words))
         parts += _whisker(x + width / 2, up(bar.low), x + width / 2, up(bar.high))
-    parts.append(_line(left, up(0), WIDTH, up(0), "axis"))
+    parts.append(_line(left, up(0), CHART_WIDTH, up(0), "axis"))
     every = max(1, math.ceil((max(len(bar.group) for bar in bars) + 1) * 6.5 / room))
     for n in range(0, len(bars), every):
         x = left + room * (n + 0.4)
-        if x + len(bars[n].group) * 2.9 <= WIDTH:
+        if x + len(bars[n].group) * 2.9 <= CHART_WIDTH:
             parts.append(_label(x, top + height + 15, bars[n].group, "middle small"))
     return _chart(top + height + 20, title, _described(bars), *parts)
 
@@ -91,17 +86,19 @@ def gains_chart(content: Content) -> Markup:
     ratios = {name: each.ratio for name, each in content.certificate.analysts.items()}
     longest = max(_breadth(name) for name in ratios)
     left, right, step, top = min(max(longest + 8, 40), 140), 46, 24, 18
-    place = _scale(0, max(1.1, *(r for r in ratios.values() if r < math.inf)), left, WIDTH - right)
+    place = _scale(
+        0, max(1.1, *(r for r in ratios.values() if r < math.inf)), left, CHART_WIDTH - right
+    )
     bottom = top + step * len(ratios)
     parts = [_label(place(1), 12, "alone", "middle small")]
     for row, (name, ratio) in enumerate(ratios.items()):
         y = top + step * row
         worse = ratio > 1 + TINY
-        end = place(ratio) if ratio < math.inf else WIDTH - right
+        end = place(ratio) if ratio < math.inf else CHART_WIDTH - right
         parts += [
             _label(left - 6, y + 16, name, "end", room=left - 8),
             _box(left, y + 5, end - left, step - 10, "bad" if worse else "good"),
-            _label(WIDTH, y + 16, f"{ratio:.2f}{' !' if worse else ''}", "end small"),
+            _label(CHART_WIDTH, y + 16, f"{ratio:.2f}{' !' if worse else ''}", "end small"),
         ]
     parts += [
         _line(left, top, left, bottom, "axis"),
@@ -117,13 +114,13 @@ def budget_chart(content: Content) -> Markup:
     own = content.charge if content.released is None else content.released.epsilon
     before = content.spent - (own if content.released else 0)
     kind = "planned" if content.released is None else "this"
-    parts = [_box(0.5, 4.5, WIDTH - 1, 17, "empty")]
+    parts = [_box(0.5, 4.5, CHART_WIDTH - 1, 17, "empty")]
     start = 0.0
     named = [("spent before", before, "spent"), ("this release", own, kind)]
     for words, epsilon, look in named:
-        width = float(epsilon) / budget * WIDTH
+        width = float(epsilon) / budget * CHART_WIDTH
         hint = f"{words}: {epsilon}"
-        parts.append(_box(start, 4, min(width, WIDTH - start), 18, look, hint=hint))
+        parts.append(_box(start, 4, min(width, CHART_WIDTH - start), 18, look, hint=hint))
         start += width
     said = "; ".join(f"{words} {epsilon}" for words, epsilon, _ in named)
     return _chart(26, f"Budget of {content.budget}", said, *parts)
@@ -145,7 +142,7 @@ def _chart(height: float, title: str, description: str, *parts: Markup) -> Marku
     return element(
         "svg",
         *parts,
-        view_box=f"0 0 {WIDTH} {height:.0f}",
+        view_box=f"0 0 {CHART_WIDTH} {height:.0f}",
         role="img",
         aria_label=f"{title}. {description}",
         class_="chart",
@@ -185,7 +182,7 @@ def _whisker(x1: float, y1: float, x2: float, y2: float) -> list[Markup]:
 
 def _breadth(words: str) -> float:
     """Return the units that words take, at most as a rule."""
-    return sum(CAPITAL if letter.isupper() else LETTER for letter in words)
+    return sum(CHART_CAPITAL if letter.isupper() else CHART_LETTER for letter in words)
 
 
 def _shortened(words: str, room: float) -> str:
@@ -193,7 +190,7 @@ def _shortened(words: str, room: float) -> str:
     if _breadth(words) <= room + 1e-9:
         return words
     kept = words[:-1]
-    while len(kept) > 1 and _breadth(kept) + LETTER > room + 1e-9:
+    while len(kept) > 1 and _breadth(kept) + CHART_LETTER > room + 1e-9:
         kept = kept[:-1]
     return kept + "…"
 

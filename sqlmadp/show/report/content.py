@@ -22,14 +22,16 @@ from functools import reduce
 import numpy as np
 
 from sqlmadp.answer.result import Result
-from sqlmadp.errors import NotSupportedError, ProgrammingError
+from sqlmadp.errors import NotSupportedError
+from sqlmadp.files.analysts import no_analyst
 from sqlmadp.files.plan import Plan
 from sqlmadp.private import Ledger
+from sqlmadp.private.ledger import Charge
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import Accuracy, Certificate
-from sqlmadp.release.history import Base
-from sqlmadp.release.preview import base_of, preview
-from sqlmadp.release.release import Progress, Results, added, asked_and_released, select
+from sqlmadp.release.history import History, history_of
+from sqlmadp.release.preview import preview
+from sqlmadp.release.release import Progress, Results, asked_and_released
 from sqlmadp.table.joint import declared
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
@@ -51,18 +53,6 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Charge:
-    """One charge of the ledger."""
-
-    time: str
-    epsilon: Fraction
-    analysts: tuple[str, ...]
-    """Empty where the reader may not know."""
-    this: bool
-    """Whether it paid for the release that the report is about."""
-
-
-@dataclass(frozen=True)
 class Content:
     """Everything that a report shows."""
 
@@ -80,9 +70,10 @@ class Content:
     mechanism: str
     epsilon: Fraction
     charge: Fraction
-    """What the release would be charged: epsilon, or the newcomers' part if analysts join."""
+    """What the release would be charged: epsilon, or the late analysts' part if some join late."""
     budget: Fraction
     charges: tuple[Charge, ...]
+    """Those of the ledger, without analysts where the reader may not know them."""
     head: str | None
     """The last hash of the ledger's chain, once there is one."""
     made: bool
@@ -122,7 +113,7 @@ class Content:
     @property
     def released(self) -> Charge | None:
         """The charge of this release, once it is made."""
-        return next((charge for charge in self.charges if charge.this), None)
+        return next((each for each in self.charges if each.release == self.release_id), None)
 
 
 def gather(
@@ -138,9 +129,8 @@ def gather(
     progress("binding statements")
     asked, done = asked_and_released(plan)
     if analyst is not None and asked.analyst(analyst) is None:
-        names = ", ".join(each.name for each in asked.plan.analysts)
-        raise ProgrammingError(f"no analyst {analyst!r} in this plan; there are {names}")
-    base = None if done is not None else base_of(asked)
+        raise no_analyst(analyst, (each.name for each in asked.plan.analysts))
+    history = History() if done is not None else history_of(asked)
     certificates: dict[str, Certificate] = {}
     unsupported: dict[str, str] = {}
     for name in dict.fromkeys([plan.mechanism, *mechanisms]):
@@ -149,22 +139,22 @@ def gather(
             certificates[name] = done.certificate
             continue
         try:
-            certificates[name] = preview(asked, base, name, progress)
+            certificates[name] = preview(asked, history, name, progress)
         except NotSupportedError as error:
             if name == plan.mechanism:
                 raise
             unsupported[name] = str(error)
     progress("answering")
-    known = done.measurements if done is not None else base.measurements if base else ()
+    known = history.measurements if done is None else done.measurements
     blocks = [(each.epsilon, each.blocks) for each in known]
     if done is None:
-        blocks.append(_planned(asked, base))
+        blocks.append((history.epsilon(asked.plan), history.select(asked).measured))
     return assemble(
         asked,
         certificates,
         reader=analyst,
         results=None if done is None else done.results(),
-        base=base,
+        history=history,
         unsupported=unsupported,
         blocks=blocks,
     )
@@ -176,7 +166,7 @@ def assemble(
     *,
     reader: str | None = None,
     results: Results | None = None,
-    base: Base | None = None,
+    history: History = History(),  # noqa: B008 - It never changes.
     unsupported: Mapping[str, str] | None = None,
     blocks: Sequence[tuple[Fraction, Sequence[Rows]]] = (),
 ) -> Content:
@@ -196,7 +186,7 @@ def assemble(
         reader=reader,
         mechanism=plan.mechanism,
         epsilon=plan.epsilon,
-        charge=plan.epsilon if base is None else base.epsilon(plan),
+        charge=history.epsilon(plan),
         budget=plan.budget,
         charges=charges,
         head=head,
@@ -212,13 +202,6 @@ def assemble(
         unsupported=unsupported or {},
         measured=measured(asked, blocks, reader),
     )
-
-
-def _planned(asked: BoundPlan, base: Base | None) -> tuple[Fraction, tuple[Rows, ...]]:
-    """Return the rows that would be measured next, and the epsilon of their charge."""
-    if base is None:
-        return asked.plan.epsilon, select(asked).measured
-    return base.epsilon(asked.plan), added(asked, base).measured
 
 
 def _statements(
@@ -261,15 +244,9 @@ def _ledger(asked: BoundPlan, reader: str | None) -> tuple[tuple[Charge, ...], s
     if not plan.ledger_path.exists() and plan.head is None:
         return (), None
     with Ledger.read(plan.ledger_path, budget=plan.budget, head=plan.head) as ledger:
-        charges = tuple(
-            Charge(
-                time=each.time,
-                epsilon=each.epsilon,
-                analysts=each.analysts if reader is None else (),
-                this=each.release == asked.release_id,
-            )
-            for each in ledger.charges
-        )
+        charges = ledger.charges
+        if reader is not None:
+            charges = tuple(replace(each, analysts=()) for each in charges)
         return charges, ledger.head
 
 

@@ -21,9 +21,6 @@ TERMS = {
 }
 """What the fairness guarantees mean."""
 
-BARELY = 1e-3
-"""Call nobody better off by less than this part of the error."""
-
 Changes = Mapping[str, Mapping[str, float | None]]
 """[joining][other]: the ratio by which an analyst changes another's error."""
 
@@ -43,10 +40,10 @@ def _own_verdict(content: Content, reader: str) -> str:
     alone = "alone with the same share"
     if ratio > 1 + TINY:
         return f"taking part makes the answers to {reader} less accurate than {alone}"
-    if not 0 < ratio < 1 - BARELY:
+    times = f"{math.sqrt(1 / ratio):.2g}" if ratio else "1"
+    if times == "1":
         return f"taking part leaves the answers to {reader} as accurate as {alone}"
-    times = math.sqrt(1 / ratio)
-    return f"taking part makes the answers to {reader} {times:.2g} times as accurate as {alone}"
+    return f"taking part makes the answers to {reader} {times} times as accurate as {alone}"
 
 
 def fairness(content: Content) -> Markup:

@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlmadp.answer.result import visible
+from sqlmadp.show import BOLD, LETTER, MAX_CSV_BYTES, PADDING, PHONE, SMALL
 
 VOID = frozenset({"meta", "br", "hr", "input"})
 """Elements of HTML that have no end."""
@@ -36,8 +37,9 @@ class Markup(str):
 
 def text(plain: str) -> Markup:
     """Return a plain string as markup; lines and tabs stay."""
-    shown = "".join(mark if mark in "\n\t" else visible(mark) for mark in plain)
-    return Markup(html.escape(shown))
+    if not plain.isprintable():
+        plain = "".join(mark if mark in "\n\t" else visible(mark) for mark in plain)
+    return Markup(html.escape(plain))
 
 
 def element(name: str, /, *children: str, **attributes: object) -> Markup:
@@ -84,17 +86,10 @@ def _shown(value: object) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
-MAX_CSV_BYTES = 1 << 20
-"""Put a table's file into the page only below this size, so that the page stays small enough to
-open and to send; Chromium downloads links of five times that."""
-
 TOO_LARGE = (
     "Too large for a download from this page: sqlmadp release PLAN --out FOLDER writes all rows to "
     "a file."
 )
-
-PHONE, LETTER, BOLD, SMALL, GAP = 305, 8.6, 10, 7, 10
-"""Pixels for a table on a phone of 360, and of a letter in a wide font, by how it is set."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +208,7 @@ def _fits_phone(headings: Sequence[Heading], rows: Sequence[Sequence[Cell]]) -> 
             letter = LETTER if place else BOLD
             own = max(_longest_word(cell.shown) * letter, len(cell.small) * SMALL)
             widths[place] = max(widths[place], own)
-    return sum(widths) + len(widths) * GAP <= PHONE
+    return sum(widths) + len(widths) * PADDING <= PHONE
 
 
 def _longest_word(words: str) -> int:

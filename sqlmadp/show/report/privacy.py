@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from sqlmadp.mechanism import MECHANISMS
+from sqlmadp.show import MOST_NAMED
 from sqlmadp.show.report.charts import budget_chart
 from sqlmadp.show.report.content import Content
 from sqlmadp.show.report.markup import (
@@ -23,9 +24,6 @@ from sqlmadp.show.report.markup import (
     sentence,
     table,
 )
-
-MOST_NAMED = 6
-"""Name the columns that a sentence is about if there are at most this many."""
 
 EPSILON = (
     "Epsilon measures how much the answers may give away about one person: the smaller, the less."
@@ -130,7 +128,7 @@ def _charges(content: Content) -> Markup:
     rows = []
     for charge in content.charges:
         names = ", ".join(charge.analysts)
-        this = "this one" if charge.this else ""
+        this = "this one" if charge == content.released else ""
         rows.append(
             [
                 Cell(charge.time, moment(charge.time)),
@@ -209,7 +207,7 @@ def method(content: Content) -> Markup:
         element(
             "p",
             f"{who} {verb} {_count(asked, 'statement')} in SQL. What is measured is not these "
-            "statements as they stand, but a set of counts and sums that answers all of them "
+            "statements themselves, but a set of counts and sums that answers all of them "
             "best. Noise is added once, to these, and every row is worked out from them. "
             f"Under {name}, {MECHANISMS[content.mechanism].rule}.",
         )

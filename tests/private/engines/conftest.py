@@ -1,5 +1,7 @@
 """Servers for the tests of engines, and ways to count a table on each."""
 
+from pathlib import Path
+
 import pytest
 from services import REQUIRED, MissingServiceError, postgres, spark, spark_cluster
 
@@ -12,9 +14,17 @@ def service(start):
         with start() as started:
             yield started
     except MissingServiceError as missing:
-        if REQUIRED:
+        if start.__name__.partition("_")[0] in REQUIRED:
             pytest.fail(str(missing))
         pytest.skip(str(missing))
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what runs on Spark, by its name or the fixtures that start it."""
+    own = [item for item in items if item.path.parent == Path(__file__).parent]
+    for item in own:
+        if "spark" in item.nodeid.lower() or {"session", "cluster"} & set(item.fixturenames):
+            item.add_marker("spark")
 
 
 @pytest.fixture(scope="session")

@@ -126,6 +126,7 @@ NUMBERS = {
         "rate": "'-999999999999999999.99999999999999999999'",
         "visit": "-9223372036854775808",
     },
+    "tiny numbers": {"size": "'5e-324'", "rate": "'0.00000000000000000001'"},
 }
 NOTHING = {"nothing but NULL": dict.fromkeys(NAMES, "NULL")}
 TYPED = TEXT | NUMBERS | NOTHING
@@ -140,6 +141,9 @@ POSTGRES = {name: record for name, record in TYPED.items() if name != "NUL bytes
     "an infinite date": {"day": "'-infinity'"},
     "a number of 100,000 digits": {"rate": "('1' || repeat('0', 100000))::numeric"},
     "a number that is none": {"rate": "'NaN'", "age": "'NaN'"},
+    # About half of the smallest floating-point number, where a cast rounds to 0 or fails.
+    "tiny numbers": {"rate": "'2.47032822920623271e-324'", "size": "'5e-324'"},
+    "tiny negative numbers": {"rate": "'-2.47032822920623271e-324'", "size": "'-5e-324'"},
 }
 LINE = b"1,a,0.5,0.25,2020-01-02,true,p1,1,"
 CSV = {
@@ -151,6 +155,7 @@ CSV = {
     "infinity": b"inf,a,Infinity,inf,infinity,inf,p1,inf,x",
     "minus infinity": b"-inf,a,-Infinity,-inf,-infinity,-inf,p1,-inf,x",
     "huge numbers": b"1e400,a,1e400,1e400,1e400,1e400,p1,1e400,x",
+    "tiny numbers": b"1e-400,a,2.47032822920623271e-324,-1e-400,1e-400,1e-400,p1,1e-400,x",
     "very many digits": b"9" * 5000 + b",a," + b"9" * 5000 + b",1,2020-01-02,true,p1,1,x",
     "the last date": b"1,a,0.5,0.25,5881580-07-10,true,p1,1,x",
     "a date out of range": b"1,a,0.5,0.25,999999999-99-99,true,p1,1,x",

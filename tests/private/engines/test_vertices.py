@@ -1,5 +1,6 @@
 """Sums of products of steps are those of plain Python on every engine, grouped either way."""
 
+import math
 from random import Random
 
 import duckdb
@@ -8,6 +9,7 @@ import pytest
 from engine_cases import EngineCase, load_postgres, load_spark
 from vertex_cases import random_layouts, vertex_sums
 
+from sqlmadp.private.blocks import MAX_UNITS
 from sqlmadp.private.data_vector import read_sums
 from sqlmadp.private.engines import Source, open_engine, scope_batches
 from sqlmadp.table.domain import Column, Domain
@@ -59,20 +61,22 @@ def test_spark_adds_up_what_python_does(number, session, counts_of, tmp_path):
 
 
 LONG = 2**20
-"""Values of each of two columns whose products of steps come close to 2^62."""
+"""Values of each of two columns whose products of steps come close to 2^62, or 2^84."""
 
 
+@pytest.mark.parametrize("degree", [1, 2])
 @pytest.mark.parametrize("place", ["duckdb", "postgresql", "spark"])
-def test_sums_beyond_64_bits_are_exact_on_every_engine(place, request, tmp_path):
+def test_sums_beyond_64_bits_are_exact_on_every_engine(place, degree, request, tmp_path):
     columns = [
         Column(name=name, type="integer", minimum=0, maximum=LONG - 1, complete=True)
         for name in ("a", "b")
     ]
     cells = np.arange(LONG, dtype=np.int64)
-    unit = 2**30 + 1  # No power of 2: a rounded sum would show.
-    ramp = Partition(np.zeros(LONG, np.int64), cells * 1023, np.array([1]), unit)
+    step = 1023 if degree == 1 else 1
+    unit = step * LONG + 1  # No power of 2: a rounded sum would show.
+    ramp = Partition(np.zeros(LONG, np.int64), cells * step, np.array([degree]), unit)
     layout = Rows(("a", "b"), (ramp, ramp), 1)
-    assert layout.units < 2**62
+    assert layout.units < MAX_UNITS
     with duckdb.connect() as connection:
         connection.execute(
             f"COPY (SELECT ({LONG - 1} - range % 3)::BIGINT AS a, {LONG - 1}::BIGINT AS b "
@@ -98,13 +102,18 @@ def test_sums_beyond_64_bits_are_exact_on_every_engine(place, request, tmp_path)
     assert all(key.part is not None for key in scope_batches.keys_of(layout, domain))
     (found,) = read_sums(engine, domain, [layout])
     engine.close()
-    first = [(LONG - 1 - n % 3) * 1023 for n in range(1000)]
-    second = (LONG - 1) * 1023
+
+    def weights(steps):
+        return [
+            math.comb(degree, k) * steps**k * (unit - steps) ** (degree - k)
+            for k in range(degree + 1)
+        ]
+
+    second = weights((LONG - 1) * step)
     wanted = [
-        sum((unit - s) * (unit - second) for s in first),
-        sum((unit - s) * second for s in first),
-        sum(s * (unit - second) for s in first),
-        sum(s * second for s in first),
+        sum(weights((LONG - 1 - n % 3) * step)[j] for n in range(1000)) * weight
+        for j in range(degree + 1)
+        for weight in second
     ]
-    assert max(wanted) > 2**64
-    assert (found.vertices.tolist(), found.sums.tolist()) == ([0, 1, 2, 3], wanted)
+    assert max(wanted) > 2 ** (64 if degree == 1 else 88)
+    assert (found.vertices.tolist(), found.sums.tolist()) == ([*range((degree + 1) ** 2)], wanted)

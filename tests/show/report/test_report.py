@@ -16,9 +16,10 @@ from show.report.hostile import ALIAS, ANALYST, COMMENT, VALUE
 from sqlmadp.cli import main
 from sqlmadp.files.plan import Plan
 from sqlmadp.mechanism import MECHANISMS
+from sqlmadp.show import MAX_CSV_BYTES
 from sqlmadp.show.report import write_report
 from sqlmadp.show.report.content import gather, weight
-from sqlmadp.show.report.markup import MAX_CSV_BYTES, Markup, download, element
+from sqlmadp.show.report.markup import Markup, download, element
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.products import Products
 
@@ -170,7 +171,7 @@ def test_a_grid_of_products_weighs_as_much_as_its_rows_written_out():
     assert weight(grid) == pytest.approx(written_out)
 
 
-def test_a_plan_that_adds_an_analyst_costs_only_what_the_newcomer_brings(plans, tmp_path):
+def test_a_plan_that_adds_an_analyst_costs_only_what_the_late_analyst_brings(plans, tmp_path):
     def said(statements):
         path = plans.write(statements, mechanism="waterfilling")
         text = path.read_text().replace('epsilon = "1"\n', "")

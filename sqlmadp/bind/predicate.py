@@ -22,7 +22,7 @@ the interval between two numbers until they are neighbours in DOUBLE finds each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TypeVar
@@ -31,12 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from sqlmadp.bind.evaluate import TRUE, EvaluationError, Evaluator
+from sqlmadp.bind.groups import Factor, align
+from sqlmadp.bind.products import null_parts
 from sqlmadp.sql import hints
-from sqlmadp.sql.evaluate import TRUE, EvaluationError, Evaluator
 from sqlmadp.sql.grammar import Prefix
-from sqlmadp.sql.groups import Factor, align
 from sqlmadp.sql.limits import advice
-from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.statements import RefusedError
 from sqlmadp.sql.tree import (
     Node,
     binary,
@@ -49,8 +50,9 @@ from sqlmadp.sql.tree import (
     integer,
     is_constant,
     negation,
-    span,
+    not_null,
     terms,
+    text,
 )
 from sqlmadp.table.domain import Domain
 
@@ -68,6 +70,12 @@ def conjuncts(node: Node, *, negated: bool = False) -> Iterator[Node]:
     elif isinstance(node, exp.Or if negated else exp.And):
         for child in terms(node):
             yield from conjuncts(child, negated=negated)
+    elif (
+        isinstance(node, exp.Is)
+        and isinstance(node.expression, exp.Null)
+        and negated is not bool(node.args.get("negate"))
+    ):
+        yield from map(not_null, null_parts(node.this))
     else:
         yield negation(node) if negated else node
 
@@ -96,7 +104,7 @@ def truth(node: Node, evaluator: Evaluator) -> Factor:
         return part.map(TRUE - part.values)
 
     def combine(left: Factor, right: Factor) -> Factor:
-        zero, (a, b) = align([left, right], evaluator.limits.predicate_cells)
+        zero, (a, b) = align([left, right], evaluator.limits)
         return zero.map(_FOLD[type(node)](a, b)).reduce()
 
     return reduce(combine, parts)
@@ -201,14 +209,14 @@ class Use:
     steps: bool
 
 
-def uses(node: Node, statement: Statement, domain: Domain) -> Iterator[Use]:
+def uses(node: Node, domain: Domain) -> Iterator[Use]:
     """Yield where an expression depends on real columns; refuse uses that cannot be cut."""
     if not any(domain.column(name).type == "real" for name in column_names(node)):
         return
     name = _chain(node, domain)
     if name is not None:
         if not _is_stepped(node):
-            raise _refusal(node, statement, name, domain)
+            raise _refusal(node, name, domain)
         yield Use(name, node, steps=True)
         return
     operands = children(node)
@@ -224,34 +232,39 @@ def uses(node: Node, statement: Statement, domain: Domain) -> Iterator[Use]:
                 yield Use(name, other if bare else _side(operands[place], other), steps=not bare)
             return
     for part in operands:
-        yield from uses(part, statement, domain)
+        yield from uses(part, domain)
 
 
-def cuts_of(use: Use, evaluator: Evaluator, statement: Statement) -> list[float]:
-    """Return the numbers at which a use cuts its column."""
-    if not use.steps:
-        value = _constant(use, evaluator, statement)
-        return [] if value is None else [value]
-    try:
-        found = evaluator.remembered(use.expression, lambda: _steps(use, evaluator, statement))
-    except EvaluationError as error:
-        raise statement.refuse("evaluation", error.message, span=span(use.expression)) from None
-    return found
+def cut_places(nodes: Iterable[Node], evaluator: Evaluator) -> list[tuple[str, float]]:
+    """Return where expressions cut real columns; refuse one that differs everywhere."""
+    domain = evaluator.domain
+    found = [use for node in nodes for use in uses(node, domain)]
+    compared = [use for use in found if not use.steps]
+    places = [
+        (use.column, _compared(use, value, kind))
+        for use, (value, kind) in zip(
+            compared, evaluator.doubles([use.expression for use in compared]), strict=True
+        )
+        if value is not None
+    ]
+    for use in found:
+        if use.steps:
+            key = text(use.expression)
+            if key not in evaluator.steps:
+                evaluator.steps[key] = _steps(use, evaluator)
+            places += [(use.column, at) for at in evaluator.steps[key]]
+    return places
 
 
-def _constant(use: Use, evaluator: Evaluator, statement: Statement) -> float | None:
-    """Return the number that a real column is compared with; None for NULL."""
-    try:
-        value, kind = evaluator.constant(use.expression)
-    except EvaluationError as error:
-        raise statement.refuse("evaluation", error.message, span=span(use.expression)) from None
-    if not is_constant(use.expression) and kind.partition("(")[0] not in (*_NUMBERS, '"NULL"'):
+def _compared(use: Use, value: float, kind: str) -> float:
+    """Return the number that a real column is compared with."""
+    if not is_constant(use.expression) and kind.partition("(")[0] not in _NUMBERS:
         # DuckDB reads a text literal as a number here, but compares other types their own way.
-        raise statement.refuse(
+        raise RefusedError(
             "real-column",
             f"the real column {use.column!r} is compared with a {kind}",
             hint="Compare it with a number.",
-            span=span(use.expression),
+            node=use.expression,
         )
     return value
 
@@ -304,7 +317,7 @@ def _side(chain: Node, constant: Node) -> Node:
     )
 
 
-def _steps(use: Use, evaluator: Evaluator, statement: Statement) -> list[float]:
+def _steps(use: Use, evaluator: Evaluator) -> list[float]:
     """Return every number at which a step function takes another value than just below."""
     edges = evaluator.domain.column(use.column).edges
     limit = evaluator.limits.cuts
@@ -315,11 +328,11 @@ def _steps(use: Use, evaluator: Evaluator, statement: Statement) -> list[float]:
         differ = ~_same(at_low, at_high)
         low, high, at_low, at_high = low[differ], high[differ], at_low[differ], at_high[differ]
         if len(low) > limit:
-            raise statement.refuse(
+            raise RefusedError(
                 "too-many-cuts",
                 f"the column {use.column!r} would be cut at more than {limit:,} places",
                 hint=f"Use wider bins. {advice('cuts')}",
-                span=span(use.expression),
+                node=use.expression,
             )
         if (high - low <= 1).all():
             return [float(value) for value in np.sort(_number(high))]
@@ -361,12 +374,12 @@ def _tests_null(node: Node) -> bool:
     return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
 
 
-def _refusal(node: Node, statement: Statement, name: str, domain: Domain) -> Exception:
-    return statement.refuse(
+def _refusal(node: Node, name: str, domain: Domain) -> RefusedError:
+    return RefusedError(
         "real-column",
         f"the real column {name!r} can only be compared with constants, binned or counted",
         hint=f"Bin it first: {hints.bins(domain, name)}. Counts, sums and quantiles of the binned "
         "value are supported; pick a bin width that suits your question. The curator can declare "
         f"decimals for {name!r}: then it is summed as it is.",
-        span=span(node),
+        node=node,
     )

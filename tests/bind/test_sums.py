@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import parse_one
 
-from sqlmadp.sql.blocks import COUNT, Values, histogram_rows, sum_rows, value_rows
-from sqlmadp.sql.evaluate import Evaluator
-from sqlmadp.sql.groups import OUT, Factor, form_groups, tied
+from sqlmadp.bind.blocks import COUNT, Values, histogram_rows, sum_rows, value_rows
+from sqlmadp.bind.evaluate import Evaluator
+from sqlmadp.bind.groups import OUT, Factor, form_groups, tied
+from sqlmadp.bind.products import Term
 from sqlmadp.sql.limits import DEFAULT
-from sqlmadp.sql.products import Term
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.joint import realised
 from sqlmadp.table.partition import Partition

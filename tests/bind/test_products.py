@@ -7,9 +7,10 @@ from datetime import date
 import numpy as np
 import pytest
 
-from sqlmadp.sql.bind import bind
-from sqlmadp.sql.evaluate import Evaluator
-from sqlmadp.sql.products import null_parts
+from sqlmadp.bind import evaluate
+from sqlmadp.bind.bind import bind
+from sqlmadp.bind.evaluate import Evaluator
+from sqlmadp.bind.products import null_parts
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import text
 from sqlmadp.table.domain import Column, Domain
@@ -155,13 +156,12 @@ def test_what_mixes_columns_otherwise_is_summed_as_duckdb_does_on_every_cell(eva
 def test_a_product_that_duckdb_does_not_confirm_is_looked_at_on_every_cell(monkeypatch):
     fresh = Evaluator(DOMAIN)
     node = expression("price * quantity", fresh)
-    right = fresh._product_terms(node)
+    right = fresh.terms(node)
     (term,) = right.terms
     wrong = replace(right, terms=(replace(term, coefficient=1.01),))
-    assert fresh._confirmed(node, right)
-    assert not fresh._confirmed(node, wrong)
-    monkeypatch.setattr(fresh, "_product_terms", lambda _: wrong)
-    assert fresh.terms(node) is None
+    monkeypatch.setattr(evaluate, "terms_of", lambda *_: wrong)
+    assert fresh.terms(node) is right  # It is remembered.
+    assert Evaluator(DOMAIN).terms(node) is None
 
 
 def test_conditions_of_sums_and_correlations_are_told_apart_by_group(evaluator):

@@ -15,34 +15,33 @@ apart, and most values of every single column: it is a joint column then (see ``
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial, reduce
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.sql.aggregates import Aggregate, Piece
-from sqlmadp.sql.bound import BoundAggregate, BoundPiece, Keys, PrivateBlock
-from sqlmadp.sql.evaluate import NO_NUMBERS, Argument, Evaluator, KeyValues, binned
-from sqlmadp.sql.groups import (
+from sqlmadp.bind.bound import BoundAggregate, BoundPiece, Keys, PrivateBlock
+from sqlmadp.bind.evaluate import NO_NUMBERS, Argument, Evaluator, KeyValues
+from sqlmadp.bind.groups import (
     OUT,
     Factor,
     Groups,
-    TooManyCellsError,
-    TooManyGroupsError,
     form_groups,
     tied,
+    too_many_cells,
+    too_many_groups,
 )
+from sqlmadp.bind.predicate import conjuncts, guarded, masks, uses
+from sqlmadp.bind.products import Term
+from sqlmadp.bind.resolve import Resolved
+from sqlmadp.sql.aggregates import Aggregate, Piece
 from sqlmadp.sql.limits import Limits
-from sqlmadp.sql.predicate import conjuncts, guarded, masks, uses
-from sqlmadp.sql.products import Term
-from sqlmadp.sql.resolve import Resolved
-from sqlmadp.sql.sandbox import quote
-from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.tree import Node, call_of, column_names, span, text
+from sqlmadp.sql.statements import RefusedError
+from sqlmadp.sql.tree import Node, call_of, column_names, quote, text
 from sqlmadp.table.joint import joint_name
 from sqlmadp.table.partition import Floats, Integers, Partition
 from sqlmadp.table.rows import Rows, row_major_strides
@@ -58,44 +57,6 @@ JOINT_VALUES = 2**20
 """A joint column has at most this many values, all of which are listed."""
 
 
-def sum_rows(
-    groups: Groups, masks: Sequence[Factor], terms: Sequence[Term], sizes: Mapping[str, int]
-) -> Rows:
-    """Return one row per group: what a record adds to it, where all masks hold.
-
-    ``sizes``: the number of cells of every column that a term uses.
-    """
-    summed = {name for term in terms for name in term.functions}
-    tables = [_merged(table, summed) for table in tied(groups, masks)]
-    empty = Rows((), (), 0, sparse.csr_array((groups.size, 1), dtype=np.float64))
-    if groups.size == 0 or any((table.values == OUT).all() for table in tables):
-        return empty
-    labels = {
-        name: partition.pieces
-        for table in tables
-        for name, partition in zip(table.columns, table.partitions, strict=True)
-    }
-    columns: dict[str, _Column] = {}
-    for name in sorted({*labels, *summed}):
-        functions = [term.functions[name] for term in terms if name in term.functions]
-        cells = labels.get(name, np.zeros(sizes[name] if functions else 0, dtype=np.int64))
-        columns[name] = _Column.of(cells, functions)
-    scope = tuple(columns)
-    shape = _shape(columns, groups.limits)
-    numbers, vertices = _combinations(tables, columns)
-    added = np.zeros(len(vertices))
-    places = dict(zip(scope, np.unravel_index(vertices, shape), strict=True)) if scope else {}
-    for term in terms:
-        product = np.full(len(vertices), term.coefficient)
-        for name, vector in term.functions.items():
-            product *= columns[name].coefficients(vector)[places[name]]
-        added += product
-    matrix = sparse.csr_array(
-        (added, (groups.rank[numbers], vertices)), shape=(groups.size, math.prod(shape))
-    )
-    return Rows.of(scope, [columns[name].part for name in scope], matrix).simplified()
-
-
 @dataclass(frozen=True, eq=False)
 class Values:
     """What an aggregate adds up, on every cell of its columns: the number of a value, or OUT."""
@@ -105,54 +66,90 @@ class Values:
     """What one record of each value adds."""
 
 
+def sum_rows(
+    groups: Groups, masks: Sequence[Factor], terms: Sequence[Term], sizes: Mapping[str, int]
+) -> Rows:
+    """Return one row per group: what a record adds to it, where all masks hold.
+
+    ``sizes``: the number of cells of every column that a term uses.
+    """
+    summed = {name for term in terms for name in term.functions}
+    return _rows(groups, tied(groups, masks), summed, terms, sizes).simplified()
+
+
 def value_rows(groups: Groups, masks: Sequence[Factor], values: Values) -> Rows:
     """Return one row per group: the sum of the values of its records, where all masks hold."""
-    rows = _cell_rows(groups, masks, values, histogram=False)
+    tables = tied(groups, masks, values.factor, max(1, len(values.weights)))
+    rows = _rows(groups, tables, values.factor.columns, weights=values.weights)
+    rows = Rows.reduced(rows.scope, rows.parts, rows.matrix)
     if len(values.factor.columns) > 1 and rows.size >= MERGED:
-        merged = _cell_rows(groups, masks, values, histogram=False, kept=())
+        # Whatever the value's column is, a joint one has no longer pieces.
+        merged = _rows(groups, tables, (), weights=values.weights).simplified()
         rows = merged if merged.size * MERGED <= rows.size else rows
     return rows
 
 
 def histogram_rows(groups: Groups, masks: Sequence[Factor], values: Values) -> Rows:
     """Return one row per group and value, the values of a group together."""
-    return _cell_rows(groups, masks, values, histogram=True)
-
-
-def _cell_rows(
-    groups: Groups,
-    masks: Sequence[Factor],
-    values: Values,
-    *,
-    histogram: bool,
-    kept: Collection[str] | None = None,
-) -> Rows:
-    """Return the rows; ``kept``: columns that are in no joint one, the value's own if not given."""
     count = max(1, len(values.weights))
-    kept = values.factor.columns if kept is None else kept
-    tables = [_merged(table, kept) for table in tied(groups, masks, values.factor, count)]
-    rows = groups.size * count if histogram else groups.size
+    tables = tied(groups, masks, values.factor, count)
+    return _rows(groups, tables, values.factor.columns, count=count)
+
+
+def _rows(
+    groups: Groups,
+    tables: Sequence[Factor],
+    kept: Collection[str],
+    terms: Sequence[Term] = COUNT,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    weights: Floats | None = None,
+    count: int = 1,
+) -> Rows:
+    """Return rows of what a record adds to its number, which the ``tables`` add up to.
+
+    The number is that of a combination of groups; with ``count``, of one of so many values of it,
+    each with a row of its own; with ``weights``, of one of so many values, each added so often.
+    ``kept``: columns that are made part of no joint one.
+    """
+    tables = [_merged(table, kept) for table in tables]
     if groups.size == 0 or any((table.values == OUT).all() for table in tables):
-        return Rows((), (), 0, sparse.csr_array((rows, 1), dtype=np.float64))
-    columns = {
-        name: _Column(part, np.arange(part.size))
+        return Rows((), (), 0, sparse.csr_array((groups.size * count, 1), dtype=np.float64))
+    labels = {
+        name: partition.pieces
         for table in tables
-        for name, part in zip(table.columns, table.partitions, strict=True)
+        for name, partition in zip(table.columns, table.partitions, strict=True)
     }
-    columns = {name: columns[name] for name in sorted(columns)}
-    shape = _shape(columns, groups.limits)
-    numbers, cells = _combinations(tables, columns)
-    combination, value = np.divmod(numbers, count)
+    columns: dict[str, _Column] = {}
+    for name in sorted({*labels, *(name for term in terms for name in term.functions)}):
+        functions = [term.functions[name] for term in terms if name in term.functions]
+        cells = labels[name] if name in labels else np.zeros((sizes or {})[name], dtype=np.int64)
+        columns[name] = _Column.of(cells, functions)
+    shape = [column.part.size for column in columns.values()]
+    cells = math.prod(shape)
+    too_fine = math.prod(column.part.denominator for column in columns.values()) >= 2**62
+    if too_fine:  # Two functions such as LN(a) * SQRT(b): their steps cannot be multiplied.
+        cells = math.prod(column.part.values for column in columns.values())
+    if too_fine or cells > groups.limits.block_cells:
+        raise too_many_cells(columns, cells, groups.limits, "block_cells")
+    numbers, vertices = _combinations(tables, columns)
+    added = np.zeros(len(vertices))
+    places = dict(zip(columns, np.unravel_index(vertices, shape), strict=True)) if shape else {}
+    for term in terms:
+        product = np.full(len(vertices), term.coefficient)
+        for name, vector in term.functions.items():
+            product *= columns[name].coefficients(vector)[places[name]]
+        added += product
+    combination, value = np.divmod(numbers, count if weights is None else max(1, len(weights)))
     row = groups.rank[combination]
-    added = np.ones(len(row)) if histogram else values.weights[value]
-    entries = (added, (row * count + value if histogram else row, cells))
-    matrix = sparse.csr_array(entries, shape=(rows, math.prod(shape)))
-    scope, parts = tuple(columns), [column.part for column in columns.values()]
-    if histogram:  # Every value has a row of its own: there is nothing to merge.
-        return Rows.of(scope, parts, matrix)
-    if not kept:  # Whatever the value's column is, it has no longer pieces.
-        return Rows.of(scope, parts, matrix).simplified()
-    return Rows.reduced(scope, parts, matrix)
+    if weights is None:
+        row = row * count + value
+    else:
+        added *= weights[value]
+    entries = sparse.csr_array(
+        (added, (row, vertices)), shape=(groups.size * count, math.prod(shape))
+    )
+    return Rows.of(tuple(columns), [column.part for column in columns.values()], entries)
 
 
 def _merged(table: Factor, kept: Collection[str]) -> Factor:
@@ -167,18 +164,6 @@ def _merged(table: Factor, kept: Collection[str]) -> Factor:
     part = Partition.flat(cells.reshape(-1))
     own = values[cells.reshape(-1)[part.first_values]]
     return Factor((joint_name(table.columns, sizes),), (part,), own)
-
-
-def _shape(columns: Mapping[str, _Column], limits: Limits) -> list[int]:
-    """Return the number of vertices of every column, unless they are too many together."""
-    shape = [column.part.size for column in columns.values()]
-    cells = math.prod(shape)
-    too_fine = math.prod(column.part.denominator for column in columns.values()) >= 2**62
-    if too_fine:  # Two functions such as LN(a) * SQRT(b): their steps cannot be multiplied.
-        cells = math.prod(column.part.values for column in columns.values())
-    if too_fine or cells > limits.block_cells:
-        raise TooManyCellsError(tuple(columns), cells, limits.block_cells, "block_cells")
-    return shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,15 +233,12 @@ BRANCHES, FEW_BRANCHES = 16, 4
 _NESTED = ("[", "STRUCT", "MAP", "UNION", "LIST")
 
 
-def private_block(resolved: Resolved, statement: Statement, evaluator: Evaluator) -> PrivateBlock:
+def private_block(resolved: Resolved, evaluator: Evaluator) -> PrivateBlock:
     """Return one private block with the rows of its pieces."""
-    _require_single_matches(resolved, statement, evaluator)
+    _require_single_matches(resolved, evaluator)
     guards = [part for node in resolved.where for part in conjuncts(node)]
     where = masks(guards, evaluator)
-    keys = [
-        guarded(node, guards, lambda part: _key(part, statement, evaluator))
-        for node in resolved.keys
-    ]
+    keys = [guarded(node, guards, lambda part: _key(part, evaluator)) for node in resolved.keys]
     sets = [
         form_groups(
             where,
@@ -268,18 +250,16 @@ def private_block(resolved: Resolved, statement: Statement, evaluator: Evaluator
     ]
     rows = sum(groups.size for groups in sets)
     if rows > evaluator.limits.groups:
-        raise TooManyGroupsError(rows, evaluator.limits.groups)
+        raise too_many_groups(rows, evaluator.limits)
     order = {piece.key: place for place, piece in enumerate(resolved.pieces)}
     return PrivateBlock(
         name=resolved.name,
         rows=rows,
         keys=_keys(resolved, keys, sets),
-        pieces=tuple(
-            _piece(piece, guards, sets, statement, evaluator) for piece in resolved.pieces
-        ),
+        pieces=tuple(_piece(piece, guards, sets, evaluator) for piece in resolved.pieces),
         aggregates=tuple(
             replace(
-                _aggregate(aggregate, order, statement, evaluator),
+                _aggregate(aggregate, order, evaluator),
                 empty=_empty(aggregate, guards, sets, evaluator),
             )
             for aggregate in resolved.aggregates
@@ -287,21 +267,21 @@ def private_block(resolved: Resolved, statement: Statement, evaluator: Evaluator
     )
 
 
-def _require_single_matches(resolved: Resolved, statement: Statement, evaluator: Evaluator) -> None:
+def _require_single_matches(resolved: Resolved, evaluator: Evaluator) -> None:
     """Refuse a public table with several rows for one record: it would be counted twice."""
     for joined in resolved.joined:
-        for use in uses(joined.matches, statement, evaluator.domain):
-            raise statement.refuse(
+        for use in uses(joined, evaluator.domain):
+            raise RefusedError(
                 "real-column", f"a join cannot depend on the real column {use.column!r}"
             )
-        matches = evaluator.argument(joined.matches).numbers
+        matches = evaluator.argument(joined).numbers
         if matches.max(initial=0) > 1:
-            raise statement.refuse(
+            raise RefusedError(
                 "join",
                 f"a record could meet {int(matches.max())} rows of the public table, and would be "
                 "counted as often",
                 hint="Join on columns that have at most one row for each combination of values.",
-                span=joined.place,
+                node=joined,
             )
 
 
@@ -332,7 +312,6 @@ def _piece(
     piece: Piece,
     guards: list[Node],
     sets: list[Groups],
-    statement: Statement,
     evaluator: Evaluator,
 ) -> BoundPiece:
     own = [part for node in piece.where for part in conjuncts(node)]
@@ -342,18 +321,19 @@ def _piece(
     here = [*guards, *own]
     if piece.kind == "histogram":
         argument = guarded(piece.value, here, evaluator.argument)
-        shown = partial(evaluator.with_texts, node=piece.value)
-        return _histogram(argument, piece.ordered, sets, chosen, shown)
+        histogram = _histogram(argument, piece.ordered, sets, chosen, evaluator.limits)
+        texts = evaluator.with_texts(histogram.argument or argument, piece.value)
+        return replace(histogram, argument=texts)
     found = guarded(piece.value, here, evaluator.terms)
     if found is not None and not _is_tied(piece.value, sets, chosen, evaluator):
         return BoundPiece("sum", _sums(sets, chosen, found.terms, evaluator), bounds=found.bounds)
     argument = guarded(piece.value, here, evaluator.argument)
     if not np.isfinite(argument.numbers).all() or argument.type in NO_NUMBERS:
-        raise statement.refuse(
+        raise RefusedError(
             "sum-type",
             f"a {argument.type} cannot be summed or averaged: its values are no finite numbers",
             hint="MEDIAN and QUANTILE_DISC work for every ordered type.",
-            span=span(piece.value),
+            node=piece.value,
         )
     values = Values(argument.factor, argument.numbers)
     numbers = argument.numbers
@@ -382,26 +362,27 @@ def _histogram(
     ordered: bool,
     sets: Sequence[Groups],
     chosen: Sequence[Factor],
-    shown: Callable[[Argument], Argument],
+    limits: Limits,
 ) -> BoundPiece:
     def rows(argument: Argument) -> tuple[Rows, ...]:
         values = Values(argument.factor, argument.numbers)
         return tuple(histogram_rows(groups, chosen, values) for groups in sets)
 
-    if not ordered:
-        return BoundPiece("histogram", rows(argument), shown(argument))
     values, groups = len(argument.numbers), sum(each.size for each in sets)
-    most = max(FEWEST_BINS, HISTOGRAM_ROWS // max(1, groups))
-    most = min(most, values if values <= EXACT_VALUES else MANY_BINS)
-    argument = binned(argument, most) if values > most else argument
-    levels = []
-    count = len(argument.numbers)
-    while count > BRANCHES * FEW_BRANCHES:
-        count = -(-count // BRANCHES)
-        levels.append(binned(argument, count))
+    merged, levels = 1, []
+    if ordered:
+        most = max(FEWEST_BINS, HISTOGRAM_ROWS // max(1, groups))
+        most = min(most, values if values <= EXACT_VALUES else MANY_BINS)
+        if values > most:
+            argument, merged = argument.binned(most), -(-values // most)
+        count = len(argument.numbers)
+        while count > BRANCHES * FEW_BRANCHES:
+            count = -(-count // BRANCHES)
+            levels.append(argument.binned(count))
+    elif values > limits.block_cells:
+        raise too_many_cells(argument.columns, values, limits, "block_cells")
     coarser = tuple(part for level in levels for part in rows(level))
-    merged = -(-values // most) if values > most else 1
-    return BoundPiece("histogram", rows(argument), shown(argument), coarser=coarser, merged=merged)
+    return BoundPiece("histogram", rows(argument), argument, coarser=coarser, merged=merged)
 
 
 def _sums(
@@ -433,10 +414,8 @@ def _empty(
     return empty if empty.any() else None
 
 
-def _aggregate(
-    aggregate: Aggregate, order: dict[str, int], statement: Statement, evaluator: Evaluator
-) -> BoundAggregate:
-    fractions, listed = _fractions(aggregate, statement, evaluator)
+def _aggregate(aggregate: Aggregate, order: dict[str, int], evaluator: Evaluator) -> BoundAggregate:
+    fractions, listed = _fractions(aggregate, evaluator)
     return BoundAggregate(
         function=aggregate.function,
         type=_type_of(aggregate, evaluator),
@@ -457,31 +436,22 @@ def _type_of(aggregate: Aggregate, evaluator: Evaluator) -> str:
 
 
 def _fractions(
-    aggregate: Aggregate, statement: Statement, evaluator: Evaluator
+    aggregate: Aggregate, evaluator: Evaluator
 ) -> tuple[tuple[Fraction | float | None, ...], bool]:
     """Return the constants that say which quantiles are asked for, and whether as a list."""
-    if aggregate.fraction is None:
+    node = aggregate.fraction
+    if node is None:
         return ((Fraction(1, 2),), False) if aggregate.function == "median" else ((), False)
-    if column_names(aggregate.fraction):
-        raise statement.refuse(
-            "quantile",
-            "the fraction of a quantile is a constant",
-            span=span(aggregate.fraction),
-        )
-    values, listed = evaluator.constants(aggregate.fraction)
+    if column_names(node):
+        raise RefusedError("quantile", "the fraction of a quantile is a constant", node=node)
+    values, listed = evaluator.fractions(node)
     if any(value is None or not -1 <= value <= 1 for value in values):
-        raise statement.refuse(
-            "quantile",
-            "the fraction of a quantile lies between 0 and 1",
-            span=span(aggregate.fraction),
-        )
+        raise RefusedError("quantile", "the fraction of a quantile lies between 0 and 1", node=node)
     return tuple(values), listed
 
 
-def _key(node: Node, statement: Statement, evaluator: Evaluator) -> KeyValues:
+def _key(node: Node, evaluator: Evaluator) -> KeyValues:
     key = evaluator.key(node)
     if any(mark in key.type for mark in _NESTED):
-        raise statement.refuse(
-            "key-type", f"groups cannot be formed by a {key.type}", span=span(node)
-        )
+        raise RefusedError("key-type", f"groups cannot be formed by a {key.type}", node=node)
     return key

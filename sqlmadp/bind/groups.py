@@ -29,23 +29,34 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlmadp.sql.limits import Limits
+from sqlmadp.sql.limits import Limits, advice
+from sqlmadp.sql.statements import RefusedError
 from sqlmadp.table.partition import Partition, common
 from sqlmadp.table.rows import row_major_strides
 
 Integers = NDArray[np.int64]
 
 
-class TooManyCellsError(Exception):
-    """Columns that must be looked at together have too many cells together."""
+def too_many_cells(
+    columns: Iterable[str], cells: int, limits: Limits, name: str = "predicate_cells"
+) -> RefusedError:
+    """Return why columns with so many cells together are refused; ``name``: that of the limit."""
+    return RefusedError(
+        "too-many-cells",
+        f"{', '.join(columns)} must be looked at together and have {cells:,} cells together; "
+        f"at most {getattr(limits, name):,} are supported",
+        hint="Join conditions on different columns by AND, or make the columns coarser. "
+        + advice(name),
+    )
 
-    def __init__(
-        self, columns: Sequence[str], cells: int, limit: int, name: str = "predicate_cells"
-    ) -> None:
-        super().__init__(columns, cells, limit, name)
-        self.columns, self.cells, self.limit = tuple(columns), cells, limit
-        self.name = name
-        """The name of the limit in a plan."""
+
+def too_many_groups(groups: int, limits: Limits) -> RefusedError:
+    """Return why a statement of so many groups is refused."""
+    return RefusedError(
+        "too-many-groups",
+        f"the domain allows {groups:,} groups; at most {limits.groups:,} are returned",
+        hint=f"Group by fewer columns or by coarser expressions. {advice('groups')}",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,33 +68,38 @@ class Factor:
     values: Integers
     """One axis per column, as long as its partition has pieces."""
 
-    def reduce(self) -> Factor:
-        """Return the same function with cells merged and columns dropped wherever possible."""
-        columns: list[str] = []
+    @classmethod
+    def of(cls, columns: Sequence[str], values: NDArray[np.integer]) -> Factor:
+        """Return a function of all cells, which are merged, and columns dropped, where possible."""
+        names: list[str] = []
         partitions: list[Partition] = []
-        values = self.values
-        axis = 0
-        for name, partition in zip(self.columns, self.partitions, strict=True):
+        for name in columns:
+            axis = len(names)
             groups = _equal_slices(values, axis)
             values = values.take(groups.first_values, axis=axis)
             if groups.size == 1:
                 values = values.squeeze(axis)
                 continue
-            columns.append(name)
-            if groups.size == partition.size:
-                groups = partition
-            elif partition.size < partition.values:  # Its groups are not the values.
-                groups = groups.composed(partition)
+            names.append(name)
             partitions.append(groups)
-            axis += 1
-        return Factor(tuple(columns), tuple(partitions), values)
+        return cls(tuple(names), tuple(partitions), values.astype(np.int64))
+
+    def reduce(self) -> Factor:
+        """Return the same function with groups merged and columns dropped wherever possible."""
+        found = Factor.of(self.columns, self.values)
+        own = dict(zip(self.columns, self.partitions, strict=True))
+        partitions = (
+            own[name] if groups.size == own[name].size else groups.composed(own[name])
+            for name, groups in zip(found.columns, found.partitions, strict=True)
+        )
+        return Factor(found.columns, tuple(partitions), found.values)
 
     def map(self, values: Integers) -> Factor:
         """Return a factor of the same columns with other values."""
         return Factor(self.columns, self.partitions, values)
 
 
-def _equal_slices(values: Integers, axis: int) -> Partition:
+def _equal_slices(values: NDArray[np.integer], axis: int) -> Partition:
     """Return which positions of an axis hold equal slices."""
     if values.ndim == 1:
         return Partition.flat(values)
@@ -94,7 +110,7 @@ def _equal_slices(values: Integers, axis: int) -> Partition:
     return Partition.flat(np.array(labels, dtype=np.int64))
 
 
-def align(factors: Iterable[Factor], limit: int) -> tuple[Factor, list[Integers]]:
+def align(factors: Iterable[Factor], limits: Limits) -> tuple[Factor, list[Integers]]:
     """Return a zero factor of all columns, and every factor's values, broadcastable to it.
 
     Its axes are in alphabetical order, as scopes are.
@@ -107,8 +123,8 @@ def align(factors: Iterable[Factor], limit: int) -> tuple[Factor, list[Integers]
             finest[name] = partition if known is None else common([known, partition])
     columns = tuple(sorted(finest))
     shape = tuple(finest[name].size for name in columns)
-    if math.prod(shape) > limit:
-        raise TooManyCellsError(columns, math.prod(shape), limit)
+    if math.prod(shape) > limits.predicate_cells:
+        raise too_many_cells(columns, math.prod(shape), limits)
     zero = Factor(columns, tuple(finest[name] for name in columns), np.zeros(shape, np.int64))
     return zero, [_spread(factor, columns, finest) for factor in factors]
 
@@ -125,14 +141,6 @@ def _spread(factor: Factor, columns: tuple[str, ...], finest: dict[str, Partitio
 
 OUT = -1
 """The group of a cell that is not counted."""
-
-
-class TooManyGroupsError(Exception):
-    """A statement would return too many groups."""
-
-    def __init__(self, groups: int, limit: int) -> None:
-        super().__init__(groups, limit)
-        self.groups, self.limit = groups, limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +191,7 @@ def form_groups(
     sizes = [component.size for component in components]
     total = math.prod(sizes)
     if total > limits.groups:
-        raise TooManyGroupsError(total, limits.groups)
+        raise too_many_groups(total, limits)
     places_in = np.unravel_index(np.arange(total), sizes) if sizes else ()
     codes = np.zeros((total, len(keys)), dtype=np.int64)
     for component, place in zip(components, places_in, strict=True):
@@ -196,7 +204,7 @@ def form_groups(
 
 
 def _component(masks: list[Factor], keys: dict[int, Factor], limits: Limits) -> Component:
-    zero, arrays = align([*masks, *keys.values()], limits.predicate_cells)
+    zero, arrays = align([*masks, *keys.values()], limits)
     inside = np.ones(zero.values.shape, dtype=bool)
     for array in arrays[: len(masks)]:
         inside &= array == 1
@@ -250,7 +258,7 @@ def _scaled(factor: Factor, stride: int) -> Factor:
 
 
 def _tie(steps: list[Factor], masks: list[Factor], limits: Limits) -> Factor:
-    zero, arrays = align([*steps, *masks], limits.predicate_cells)
+    zero, arrays = align([*steps, *masks], limits)
     shape = zero.values.shape
     total = np.zeros(shape, dtype=np.int64)
     inside = np.ones(shape, dtype=bool)

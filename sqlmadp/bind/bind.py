@@ -15,29 +15,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import duckdb
 from sqlglot import exp
 
+from sqlmadp.bind.blocks import private_block
+from sqlmadp.bind.bound import BoundQuery, PrivateBlock
+from sqlmadp.bind.evaluate import Evaluator
+from sqlmadp.bind.linear import Kind, Tables, crossed_rows, shape_of, unchosen
+from sqlmadp.bind.predicate import conjuncts, cut_places, pieces
+from sqlmadp.bind.resolve import Resolved
+from sqlmadp.bind.split import Divided, divide
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql.aggregates import LINEAR
-from sqlmadp.sql.blocks import private_block
-from sqlmadp.sql.bound import BoundQuery, PrivateBlock
-from sqlmadp.sql.evaluate import EvaluationError, Evaluator, ManyValuesError, SlowExpressionError
 from sqlmadp.sql.grammar import DUCKDB
-from sqlmadp.sql.groups import TooManyCellsError, TooManyGroupsError
-from sqlmadp.sql.growth import LONGEST, overgrown
 from sqlmadp.sql.hints import undeclared_values
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
-from sqlmadp.sql.linear import Kind, Tables, crossed_rows, shape_of
-from sqlmadp.sql.predicate import conjuncts, cuts_of, pieces, uses
 from sqlmadp.sql.read import Reading, deep_recursion
-from sqlmadp.sql.resolve import Resolved
-from sqlmadp.sql.sandbox import ResultColumns, explain, quote
-from sqlmadp.sql.split import Divided, divide
-from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.tree import Made, Node, column_names, parts_of, span, text
+from sqlmadp.sql.sandbox import ResultColumns, explain
+from sqlmadp.sql.statements import RefusedError, Statement
+from sqlmadp.sql.tree import Made, Node, column_names, parts_of, text
 from sqlmadp.table.domain import Domain
 
 __all__ = ["Binder", "BoundQuery", "bind", "bind_all", "bind_each", "cuts"]
@@ -50,9 +49,7 @@ def cuts(
 
     A statement with mistakes cuts nothing; binding it reports them.
     """
-    found: dict[str, set[float]] = {
-        column.name: set() for column in domain.columns if column.type == "real"
-    }
+    found: dict[str, set[float]] = {c.name: set() for c in domain.columns if c.type == "real"}
     if not found:
         return found
     evaluator = Evaluator(domain, limits)
@@ -60,11 +57,10 @@ def cuts(
     with deep_recursion(limits):
         readings = evaluator.sandbox.read(statements)
         for statement, reading in zip(statements, readings, strict=True):
-            try:
-                for column, value in _cuts_of(statement, reading, evaluator):
+            with suppress(SqlError, RefusedError):
+                divided, _ = _divide(statement, reading, evaluator)
+                for column, value in cut_places(_expressions(divided), evaluator):
                     found[column].add(value)
-            except SqlError:
-                continue
     return found
 
 
@@ -94,57 +90,62 @@ def bind_each(
     statements: Iterable[Statement], evaluator: Evaluator, *, entries: int = 0
 ) -> tuple[dict[int, BoundQuery], dict[int, tuple[Problem, ...]]]:
     """Return the statements that can be bound, and the mistakes of the others, by their place."""
-    with deep_recursion(evaluator.limits):
-        return _bind_each(list(statements), evaluator, entries)
-
-
-def _bind_each(
-    statements: list[Statement], evaluator: Evaluator, entries: int
-) -> tuple[dict[int, BoundQuery], dict[int, tuple[Problem, ...]]]:
-    problems: dict[int, tuple[Problem, ...]] = {}
-    parts: dict[int, tuple[Divided, ResultColumns]] = {}
+    statements = list(statements)
     bound: dict[int, BoundQuery] = {}
-    readings = evaluator.sandbox.read(statements)
-    for place, (statement, reading) in enumerate(zip(statements, readings, strict=True)):
-        try:
-            divided, columns = _divide(statement, reading, evaluator)
-            _require_little_work(divided, statement, evaluator)
-            for resolved in divided.blocks:
-                _require_cuts(resolved, statement, evaluator)
-            parts[place] = divided, columns
-        except SqlError as error:
-            problems[place] = tuple(
-                _with_quotes(problem, statement, evaluator.domain) for problem in error.problems
-            )
-    _prepare([divided for divided, _ in parts.values()], evaluator)
-    for place, (divided, columns) in parts.items():
-        try:
-            query = _bind(statements[place], divided, columns, evaluator)
-        except SqlError as error:
-            problems.setdefault(place, error.problems)
-            continue
-        if entries + query.entries > evaluator.limits.plan_cells:  # Before the memory is full.
-            whole = entries + query.entries
-            problems[place] = (_too_many_entries(statements[place], whole, evaluator.limits),)
-            continue
-        entries += query.entries
-        reading = readings[place]
-        if isinstance(reading, Reading) and statements[place].dialect != DUCKDB:
-            query = replace(query, read_as=reading.sql)
-        bound[place] = query
+    problems: dict[int, tuple[Problem, ...]] = {}
+    with deep_recursion(evaluator.limits):
+        readings = evaluator.sandbox.read(statements)
+        for place, (statement, reading) in enumerate(zip(statements, readings, strict=True)):
+            try:
+                query = _bound(statement, reading, evaluator, entries)
+            except SqlError as error:
+                problems[place] = error.problems
+                continue
+            entries += query.entries
+            bound[place] = query
     return bound, problems
 
 
-def _require_little_work(divided: Divided, statement: Statement, evaluator: Evaluator) -> None:
+def _bound(
+    statement: Statement, reading: Reading | SqlError, evaluator: Evaluator, entries: int
+) -> BoundQuery:
+    """Return one statement bound; ``entries`` are those of all before it."""
+    try:
+        divided, columns = _divide(statement, reading, evaluator)
+        _require_little_work(divided, evaluator)
+        _require_cuts(divided, evaluator)
+        blocks = tuple(private_block(part, evaluator) for part in divided.blocks)
+        query = bound_query(statement, divided, columns, blocks, evaluator)
+        entries += query.entries
+        if entries > evaluator.limits.plan_cells:  # Before the memory is full.
+            raise RefusedError(
+                "too-many-entries",
+                f"the queries of the plan up to this one are made of {entries:,} numbers; "
+                f"at most {evaluator.limits.plan_cells:,} are supported",
+                hint=f"Ask for less detail. {advice('plan_cells')}",
+            )
+    except RefusedError as error:
+        raise error.of(statement) from None
+    if isinstance(reading, Reading) and statement.dialect != DUCKDB:
+        return replace(query, read_as=reading.sql)
+    return query
+
+
+def _expressions(divided: Divided) -> Iterator[Node]:
+    """Yield every expression over declared columns."""
+    for part in divided.blocks:
+        yield from part.expressions()
+
+
+def _require_little_work(divided: Divided, evaluator: Evaluator) -> None:
     """Refuse what would be evaluated too often, before the first of it is."""
     limits, domain = evaluator.limits, evaluator.domain
     if len(divided.blocks) > limits.blocks:
-        raise statement.refuse(
+        raise RefusedError(
             "too-large",
             f"the statement holds {len(divided.blocks):,} SELECTs over the private table; at most "
             f"{limits.blocks:,} are supported",
             hint=f"Split it into several statements. {advice('blocks')}",
-            span=(0, 1),
         )
     nodes = [
         node
@@ -153,99 +154,25 @@ def _require_little_work(divided: Divided, statement: Statement, evaluator: Eval
     ]
     unique = {text(node): node for node in nodes}
     if len(unique) > limits.expressions:
-        raise statement.refuse(
+        raise RefusedError(
             "too-large",
             f"the statement has {len(unique):,} different conditions, keys and values; at most "
             f"{limits.expressions:,} are supported",
             hint=f"Split it into several statements. {advice('expressions')}",
-            span=(0, 1),
         )
     sizes = {column.name: column.size for column in domain.columns}
     each = [math.prod(sizes[name] for name in column_names(node)) for node in unique.values()]
     # A single one has a limit of its own.
     cells = sum(min(size, limits.predicate_cells) for size in each)
     if cells > limits.evaluated_cells:
-        raise statement.refuse(
+        raise RefusedError(
             "too-many-cells",
             f"the statement has {len(unique):,} different conditions, keys and values, which must "
             f"be looked at on {cells:,} cells in all; at most {limits.evaluated_cells:,} are "
             "supported",
             hint="Split it into several statements, or make its columns coarser. "
             + advice("evaluated_cells"),
-            span=(0, 1),
         )
-
-
-def _too_many_entries(statement: Statement, entries: int, limits: Limits) -> Problem:
-    return statement.problem(
-        "too-many-entries",
-        f"the queries of the plan up to this one are made of {entries:,} numbers; "
-        f"at most {limits.plan_cells:,} are supported",
-        hint=f"Ask for less detail. {advice('plan_cells')}",
-    )
-
-
-def _bind(
-    statement: Statement, divided: Divided, columns: ResultColumns, evaluator: Evaluator
-) -> BoundQuery:
-    """Evaluate a statement, putting whatever goes wrong into words."""
-    try:
-        return _evaluate(statement, divided, columns, evaluator)
-    except ManyValuesError as error:
-        raise _too_many_groups(statement, error.count, evaluator.limits.groups) from None
-    except EvaluationError as error:
-        raise statement.refuse(
-            "evaluation",
-            error.message,
-            hint=_remedy(error.message),
-            span=span(error.node),
-        ) from None
-    except SlowExpressionError as error:
-        raise statement.refuse(
-            "too-slow",
-            f"this takes longer than {evaluator.limits.seconds} s on the values that the schema "
-            "declares",
-            hint=f"Write it more simply, or over fewer columns at once. {advice('seconds')}",
-            span=span(error.node),
-        ) from None
-    except TooManyCellsError as error:
-        names = ", ".join(error.columns)
-        raise statement.refuse(
-            "too-many-cells",
-            f"{names} must be looked at together and have {error.cells:,} cells together; "
-            f"at most {error.limit:,} are supported",
-            hint="Join conditions on different columns by AND, or make the columns coarser. "
-            + advice(error.name),
-        ) from None
-    except TooManyGroupsError as error:
-        raise _too_many_groups(statement, error.groups, error.limit) from None
-
-
-def _too_many_groups(statement: Statement, groups: int, limit: int) -> SqlError:
-    return statement.refuse(
-        "too-many-groups",
-        f"the domain allows {groups:,} groups; at most {limit:,} are returned",
-        hint=f"Group by fewer columns or by coarser expressions. {advice('groups')}",
-    )
-
-
-def _remedy(message: str) -> str:
-    """Return a remedy for an expression that fails."""
-    if "date field" in message:
-        return "Dates are written as '2024-01-31'."
-    if "Could not convert string" in message:
-        return (
-            "Text is compared with text in quotes; TRY_CAST(... AS ...) gives NULL for a value "
-            "that cannot be converted."
-        )
-    return "This happens on a value that the schema declares; TRY(...) or CASE avoids it."
-
-
-def _prepare(divided: Iterable[Divided], evaluator: Evaluator) -> None:
-    """Do in few steps what binding would otherwise do statement by statement."""
-    evaluator.prepare(
-        piece for whole in divided for part in whole.blocks for piece in _predicate_pieces(part)
-    )
 
 
 def _predicate_pieces(resolved: Resolved) -> Iterator[Node]:
@@ -260,78 +187,25 @@ def _divide(
     if isinstance(reading, SqlError):
         raise reading
     divided = divide(reading.tree, statement, evaluator.domain, evaluator.sandbox, evaluator.limits)
-    keys = [key for part in divided.blocks for key in part.keys]
-    if (grown := overgrown(divided.tree, keys, evaluator.domain)) is not None:
-        raise statement.refuse(
-            "too-long-text",
-            f"this could make text of more than {LONGEST:,} characters of what the queries inside "
-            "it make",
-            hint="Put less text together.",
-            span=span(grown),
-        )
     columns = evaluator.sandbox.describe(statement, reading.sql)
     if divided.problems:
         raise SqlError(divided.problems)
     return divided, columns
 
 
-def _cuts_of(
-    statement: Statement, reading: Reading | SqlError, evaluator: Evaluator
-) -> list[tuple[str, float]]:
-    divided, _ = _divide(statement, reading, evaluator)
-    return [pair for part in divided.blocks for pair in _cut_places(part, statement, evaluator)]
-
-
-def _cut_places(
-    resolved: Resolved, statement: Statement, evaluator: Evaluator
-) -> list[tuple[str, float]]:
-    """Return where real columns are cut, or refuse an expression that differs everywhere."""
-    if all(column.type != "real" for column in evaluator.domain.columns):
-        return []
-    found = [
-        use
-        for node in (*resolved.predicates(), *resolved.keys, *resolved.values())
-        for use in uses(node, statement, evaluator.domain)
-    ]
-    evaluator.prepare_constants(use.expression for use in found if not use.steps)
-    return [(use.column, at) for use in found for at in cuts_of(use, evaluator, statement)]
-
-
-def _require_cuts(resolved: Resolved, statement: Statement, evaluator: Evaluator) -> None:
-    for name, value in _cut_places(resolved, statement, evaluator):
+def _require_cuts(divided: Divided, evaluator: Evaluator) -> None:
+    for name, value in cut_places(_expressions(divided), evaluator):
         edges = evaluator.domain.column(name).edges
         if edges[0] < value < edges[-1] and value not in edges:
-            raise statement.refuse(
+            raise RefusedError(
                 "not-cut",
                 f"the real column {name!r} was not cut at {value!r} when the domain was made",
                 hint="Only constants that the release's own statements used can be compared.",
             )
 
 
-def _evaluate(
-    statement: Statement, divided: Divided, columns: ResultColumns, evaluator: Evaluator
-) -> BoundQuery:
-    blocks = tuple(private_block(part, statement, evaluator) for part in divided.blocks)
-    return bound_query(statement, divided, columns, blocks, evaluator)
-
-
 MOST_STATEMENTS = 1000
 """Statements bound in one sandbox, which remembers a little of each."""
-
-
-def _with_quotes(problem: Problem, statement: Statement, domain: Domain) -> Problem:
-    """Return a mistake in the syntax with the names that lack double quotes, if any do."""
-    if problem.code != "syntax" or problem.hint:
-        return problem
-    declared = [domain.table, *(column.name for column in domain.columns)]
-    text = statement.text.casefold()
-    missing = [
-        quote(name)
-        for name in (*declared, *(table.name for table in domain.public))
-        if not name.isidentifier() and name.casefold() in text.replace(quote(name).casefold(), "")
-    ]
-    hint = f"Such names are written in double quotes: {', '.join(missing)}." if missing else ""
-    return replace(problem, hint=hint)
 
 
 class Binder:
@@ -365,20 +239,20 @@ def bound_query(
     evaluator: Evaluator,
 ) -> BoundQuery:
     """Put a statement together from its blocks and what runs around them."""
-    _require_few_rows(statement, divided, blocks, evaluator)
+    _require_few_rows(divided, blocks, evaluator)
     top = divided.top
     tracked = top is not None and top.tracked
-    unchosen = divided.untouched
-    shape = shape_of(unchosen, len(columns) + tracked, _tables(blocks, evaluator.domain))
-    lenient, untouched = _with_try_casts(divided.tree), _with_try_casts(unchosen)
+    every_row = unchosen(divided.tree)
+    shape = shape_of(every_row, len(columns) + tracked, _tables(blocks, evaluator.domain))
+    lenient, untouched = _with_try_casts(divided.tree), _with_try_casts(every_row)
     return BoundQuery(
         statement=statement,
         blocks=blocks,
-        outer=_outer(statement, divided, columns, blocks, evaluator),
+        outer=_outer(divided, columns, blocks, evaluator),
         columns=columns,
         tracked=tracked,
         top=next((n for n, b in enumerate(blocks) if top is not None and b.name == top.name), 0),
-        untouched=text(untouched or unchosen),
+        untouched=text(untouched or every_row),
         lenient=None if lenient is None else text(lenient),
         measures=top.measures if top is not None and tracked else (None,) * len(columns),
         kinds=shape.kinds[: len(columns)],
@@ -389,24 +263,21 @@ def bound_query(
             dict.fromkeys(
                 found
                 for resolved in divided.blocks
-                for found in undeclared_values(resolved, evaluator.domain)
+                for found in undeclared_values(resolved.expressions(), evaluator.domain)
             )
         ),
     )
 
 
 def _require_few_rows(
-    statement: Statement,
-    divided: Divided,
-    blocks: tuple[PrivateBlock, ...],
-    evaluator: Evaluator,
+    divided: Divided, blocks: tuple[PrivateBlock, ...], evaluator: Evaluator
 ) -> None:
     """Refuse a join without a condition that makes too many rows of answers."""
     sizes = {public.name.casefold(): len(public.rows) for public in evaluator.domain.public}
     sizes |= {block.name: block.rows for block in blocks}
     rows, limit = crossed_rows(divided.tree, sizes), evaluator.limits.groups
     if rows > limit:
-        raise statement.refuse(
+        raise RefusedError(
             "too-many-groups",
             f"answers are joined without a condition to {rows:,} rows; at most {limit:,} are "
             "supported",
@@ -431,7 +302,6 @@ def _tables(blocks: tuple[PrivateBlock, ...], domain: Domain) -> Tables:
 
 
 def _outer(
-    statement: Statement,
     divided: Divided,
     columns: ResultColumns,
     blocks: tuple[PrivateBlock, ...],
@@ -443,7 +313,7 @@ def _outer(
     try:
         kinds = kinds or evaluator.sandbox.describe_outer(sql, {b.name: b.columns for b in blocks})
     except duckdb.Error as error:
-        raise statement.refuse(
+        raise RefusedError(
             "outer",
             "what runs over the answers cannot be carried over: " + explain(error)[0],
             hint="A subquery cannot refer to columns of the SELECT around it here.",
@@ -451,7 +321,7 @@ def _outer(
     kinds = kinds[: len(columns)]
     for have, (name, want) in zip(kinds, columns, strict=True):
         if have != want:
-            raise statement.refuse(
+            raise RefusedError(
                 "type-changed",
                 f"the result column {name!r} would become {have} instead of {want}",
                 hint=f"CAST it to {want} in the statement.",

@@ -15,12 +15,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from sqlmadp.bind.evaluate import Argument, Texts
+from sqlmadp.bind.linear import Kind
 from sqlmadp.errors import Problem
 from sqlmadp.sql.aggregates import PieceKind
 from sqlmadp.sql.dialects import kind_of_dialect
-from sqlmadp.sql.evaluate import Argument, Texts
 from sqlmadp.sql.hints import Undeclared
-from sqlmadp.sql.linear import Kind
 from sqlmadp.sql.sandbox import ResultColumns
 from sqlmadp.sql.statements import Statement
 from sqlmadp.table.domain import PublicTable

@@ -4,10 +4,10 @@ from datetime import date
 import numpy as np
 import pytest
 
+from sqlmadp.bind.bind import BoundQuery, bind, bind_all, cuts
+from sqlmadp.bind.blocks import EXACT_VALUES, MANY_BINS
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import SqlError
-from sqlmadp.sql.bind import BoundQuery, bind, bind_all, cuts
-from sqlmadp.sql.blocks import EXACT_VALUES, MANY_BINS
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sqlmadp.bind.bind import BoundQuery, bind_all, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.errors import SqlError
-from sqlmadp.sql.bind import BoundQuery, bind_all, cuts
-from sqlmadp.sql.evaluate import Evaluator
 from sqlmadp.sql.statements import Statement, split
 from sqlmadp.table.domain import Column, Domain
 

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sqlmadp.answer.rows import Desk
-from sqlmadp.sql.bind import BoundQuery, bind, bind_all, cuts
-from sqlmadp.sql.evaluate import Evaluator
+from sqlmadp.bind.bind import BoundQuery, bind, bind_all, cuts
+from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.sql.statements import split
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.joint import realised

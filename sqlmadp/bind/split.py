@@ -18,19 +18,21 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlmadp.bind.growth import check_growth
+from sqlmadp.bind.resolve import PENDING, Resolved, Resolver
+from sqlmadp.bind.selects import SelectChecker, with_parts
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql import hints
 from sqlmadp.sql.check import QUERIES, has_only_known_arguments
-from sqlmadp.sql.growth import check_growth
 from sqlmadp.sql.limits import Limits
-from sqlmadp.sql.linear import unchosen
 from sqlmadp.sql.names import Field, Public, Records, declared, resolved
-from sqlmadp.sql.resolve import PENDING, Resolved, Resolver
 from sqlmadp.sql.sandbox import Sandbox
-from sqlmadp.sql.selects import SelectChecker, with_parts
-from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.statements import RefusedError, Statement
 from sqlmadp.sql.tree import Node, Span, binary, conjunction, rebuild, span
 from sqlmadp.table.domain import Domain
+
+_SAMPLED = "sampling is not supported: it is not the same every time"
+_ALL_RECORDS = "Leave it out: all records are counted."
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,6 @@ class Divided:
     """The block whose outer SELECT is the whole statement, if there is one."""
     problems: tuple[Problem, ...]
     """Mistakes that matter only if DuckDB itself accepts the statement."""
-
-    @property
-    def untouched(self) -> Node:
-        """Return the statement without what only chooses among its rows and orders them."""
-        return unchosen(self.tree)
 
 
 def divide(
@@ -89,6 +86,7 @@ class _Divider(SelectChecker):
             raise SqlError(self.problems)
         top = next((block for block in self._blocks if block.outer is result), None)
         whole = result if isinstance(result, exp.Expr) else exp.Select()
+        check_growth(whole, self._blocks, self.domain)
         return Divided(whole, tuple(self._blocks), top, tuple(self._late))
 
     # Queries.
@@ -112,11 +110,13 @@ class _Divider(SelectChecker):
 
     def _is_supported(self, node: Node) -> bool:
         if node.args.get("sample"):
-            self.refuse("sample", "sampling is not supported: it is not the same every time")
+            self.refuse("sample", _SAMPLED, _ALL_RECORDS)
         elif isinstance(node, exp.Query) and has_only_known_arguments(node, QUERIES):
             return True
         elif node.args.get("pivots"):
-            self.refuse("pivot", "PIVOT is not supported", hints.pivoted(self.domain))
+            self.refuse(
+                "pivot", "PIVOT is not supported", hints.pivoted(self.domain, self.statement.text)
+            )
         else:
             self.refuse("syntax", "this form of query is not supported")
         return False
@@ -220,7 +220,6 @@ class _Divider(SelectChecker):
         self.records = None
         for part in expressions_of(node):
             self.check_expression(part, "answers")
-            check_growth(part, self)
         return self._with_subqueries(node, ctes)
 
     def _with_subqueries(self, node: Node, ctes: Sources) -> Node:
@@ -251,7 +250,6 @@ class _Divider(SelectChecker):
         resolver = Resolver(
             node,
             source,
-            self.statement,
             f"__block{number}",
             lambda subquery: self._subquery(subquery, ctes),
             limits=self._limits,
@@ -260,11 +258,9 @@ class _Divider(SelectChecker):
         self._blocks.append(PENDING)
         try:
             found = resolver.resolve(names, top=top)
-        except SqlError as error:
-            self._late.extend(error.problems)
+        except RefusedError as error:
+            self._late.extend(error.of(self.statement).problems)
             return exp.Select()
-        for part in (*found.predicates(), *found.keys, *found.values()):
-            check_growth(part, self)  # With names replaced by what they stand for.
         self._blocks[number] = found
         return found.outer
 
@@ -306,11 +302,14 @@ class _Divider(SelectChecker):
         """Return the source that one table of a FROM clause is; None if it has mistakes."""
         at = span(table)
         if table.args.get("sample") or isinstance(table, exp.TableSample):
-            self.refuse(
-                "sample", "sampling is not supported: it is not the same every time", "", at
-            )
+            self.refuse("sample", _SAMPLED, _ALL_RECORDS, at)
         elif table.args.get("pivots"):
-            self.refuse("pivot", "PIVOT is not supported", hints.pivoted(self.domain), at)
+            self.refuse(
+                "pivot",
+                "PIVOT is not supported",
+                hints.pivoted(self.domain, self.statement.text),
+                at,
+            )
         elif isinstance(table, exp.Table) and isinstance(table.this, exp.Func):
             self.refuse(
                 "table-function", "table functions are not supported", self._known_tables(), at
@@ -433,7 +432,7 @@ class _Divider(SelectChecker):
         if condition is None:
             return None
         folded = {name.casefold() for name in using}
-        return public.joined(records, kind, condition, using=folded, place=place, at=self._joined)
+        return public.joined(records, kind, condition, using=folded, place=join, at=self._joined)
 
     def _condition(
         self, join: exp.Join, records: Records, public: Public, using: list[str]
@@ -460,7 +459,7 @@ class _Divider(SelectChecker):
                 "join",
                 f"every record would meet every row of {public.table.name!r}",
                 f"Say in the join which row belongs to a record. {self._join_hint}",
-                None,
+                span(join),
             )
             return None
         return conjunction(terms)

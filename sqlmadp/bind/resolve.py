@@ -19,9 +19,10 @@ from sqlglot import exp
 from sqlmadp.sql.aggregates import Aggregate, Piece, describe, is_aggregate
 from sqlmadp.sql.check import GROUPINGS
 from sqlmadp.sql.limits import Limits, advice
-from sqlmadp.sql.names import Joined, Records, resolved
-from sqlmadp.sql.statements import Statement
+from sqlmadp.sql.names import Records, resolved
+from sqlmadp.sql.statements import RefusedError
 from sqlmadp.sql.tree import (
+    Lookup,
     Node,
     call_of,
     column,
@@ -31,7 +32,6 @@ from sqlmadp.sql.tree import (
     named,
     parts_of,
     rebuild,
-    span,
     table,
     text,
     walk,
@@ -52,8 +52,8 @@ class Resolved:
     """``__block0``, ``__block1``, ..."""
     where: tuple[Node, ...]
     """Predicates that a record of any group satisfies all of."""
-    joined: tuple[Joined, ...]
-    """The public tables that its records are joined with."""
+    joined: tuple[Lookup, ...]
+    """For every public table that is joined, how many of its rows each record meets."""
     keys: tuple[Node, ...]
     sets: tuple[tuple[int, ...], ...]
     """The keys of every grouping set; one set for a plain GROUP BY, of no key for none."""
@@ -77,6 +77,10 @@ class Resolved:
         """Return every predicate over declared columns."""
         return [*self.where, *(node for piece in self.pieces for node in piece.where)]
 
+    def expressions(self) -> list[Node]:
+        """Return every expression that is evaluated over declared values."""
+        return [*self.predicates(), *self.keys, *self.values()]
+
     def values(self) -> list[Node]:
         """Return every expression that is summed or told apart."""
         return [piece.value for piece in self.pieces if piece.value is not None]
@@ -93,7 +97,6 @@ class Resolver:
         self,
         tree: exp.Select,
         records: Records,
-        statement: Statement,
         name: str,
         subquery: Callable[[Node], Node],
         *,
@@ -101,7 +104,7 @@ class Resolver:
     ) -> None:
         """Prepare; ``subquery`` rewrites a subquery over answers."""
         self._limits = limits
-        self._tree, self._records, self._statement = tree, records, statement
+        self._tree, self._records = tree, records
         self._name, self._subquery = name, subquery
         self._items: list[Node] = tree.expressions
         self._aliases: dict[str, list[int]] = {}
@@ -179,7 +182,7 @@ class Resolver:
         unique = {text(key) for grouping in found for key in grouping}
         if len(found) > 1 and len(unique) < len(spelled):
             # DuckDB then takes them for two keys in some sets and for one in others.
-            raise self._statement.refuse(
+            raise RefusedError(
                 "grouping",
                 "grouping sets name one key in two spellings",
                 hint="Spell it the same way everywhere, with or without the name of its table.",
@@ -189,7 +192,7 @@ class Resolver:
     def _require_few(self, count: int, limit: str, what: str) -> None:
         most: int = getattr(self._limits, limit)
         if count > most:
-            raise self._statement.refuse(
+            raise RefusedError(
                 "too-many-groups",
                 f"the SELECT has {count:,} {what}; at most {most:,} are supported",
                 hint=f"Group by less at once. {advice(limit)}",
@@ -220,10 +223,10 @@ class Resolver:
             return self._private(node)
         number = int(node.this)
         if not 1 <= number <= len(self._items):
-            raise self._statement.refuse(
+            raise RefusedError(
                 "unknown-column",
                 f"GROUP BY {number}: there are {len(self._items)} result columns",
-                span=span(node),
+                node=node,
             )
         return self._private(self._items[number - 1])
 
@@ -244,11 +247,11 @@ class Resolver:
         name = node.name.casefold()
         places = self._aliases[name]
         if name in within or len(places) > 1:
-            raise self._statement.refuse(
+            raise RefusedError(
                 "ambiguous-name",
                 f"{node.name!r} can be read in two ways here",
                 hint="Give every result column a name of its own.",
-                span=span(node),
+                node=node,
             )
         return self._items[places[0]]
 
@@ -270,22 +273,22 @@ class Resolver:
         if not is_alias or self._records.find(names) is not None:
             key = self._key_of(node)
             if key is not None and is_alias and self._alias_key(node, within) != key:
-                raise self._statement.refuse(
+                raise RefusedError(
                     "ambiguous-name",
                     f"{names[0]!r} is both a column and another result column",
                     hint="Give the result column a name that no column has.",
-                    span=span(node),
+                    node=node,
                 )
             if key is not None:
                 return column(self._name, f"__k{key}")
         if is_alias:
             return self._outer(self._aliased(node, within), within | {names[0].casefold()})
         if names:
-            raise self._statement.refuse(
+            raise RefusedError(
                 "not-grouped",
                 f"column {names[-1]!r} is neither grouped by nor counted",
                 hint="Add it to GROUP BY.",
-                span=span(node),
+                node=node,
             )
         if isinstance(node, exp.Window):
             return self._window(node, within)
@@ -328,8 +331,8 @@ class Resolver:
         for part in parts:
             key = self._key_of(part)
             if key is None:
-                raise self._statement.refuse(
-                    "grouping", "GROUPING() takes what the statement groups by", span=span(node)
+                raise RefusedError(
+                    "grouping", "GROUPING() takes what the statement groups by", node=node
                 )
             keys.append(key)
         place = self._groupings.setdefault(tuple(keys), len(self._groupings))
