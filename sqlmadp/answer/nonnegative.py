@@ -47,6 +47,7 @@ from sqlmadp.answer.sizes import (
     MAX_GUESSES,
     MAX_STEPS,
     ROUNDING,
+    SEEN,
     SOFT,
     SOLVED,
     TRIES,
@@ -186,8 +187,7 @@ class NonNegative:
     def __init__(self, blocks: Sequence[Rows], cells: Sequence[Rows]) -> None:
         """``cells``: plain rows of which all counts of what was measured are made up."""
         self._blocks = tuple(blocks)
-        least = min(largest(block) for block in blocks)
-        self._even = [rows.times(EVEN * least) for rows in cells]
+        self._even = [rows.times(_even_weight(rows, self._blocks)) for rows in cells]
         self._solution = Solution([*self._blocks, *self._even])
 
     def least_squares(self, values: Sequence[Floats]) -> Estimate:
@@ -246,6 +246,22 @@ class NonNegative:
                 part = np.where(below > 0, below / (below + whole), 0.0)
             needed = np.maximum(needed, part.max(axis=0))
         return np.where(needed > 0, np.minimum(1.0, needed * (1 + 1e-9) + 1e-15), 0.0)
+
+
+def _even_weight(table: Rows, blocks: Sequence[Rows]) -> float:
+    """Return a weight for the cells of a table that is small beside what was measured of them.
+
+    What a finer block measures with more weight does not count; nor do blocks of other columns.
+    """
+    near = [b for b in blocks if not {*table.scope}.isdisjoint(b.scope)] or [*blocks]
+    finest = [
+        one
+        for one in near
+        if not any(
+            other.plain and largest(other) > largest(one) and _inside(one, other) for other in near
+        )
+    ]
+    return max(EVEN * min(map(largest, finest)), SEEN * max(map(largest, finest)))
 
 
 def _multipliers(pull: Floats, wanted: Floats) -> Floats:

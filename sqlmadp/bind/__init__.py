@@ -1,1 +1,1 @@
-"""Private blocks to predicate vectors over the domain, evaluated by DuckDB over declared values."""
+"""Trees to private blocks, and their predicate vectors over the domain, evaluated by DuckDB."""

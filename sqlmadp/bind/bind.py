@@ -26,16 +26,15 @@ from sqlmadp.bind.bound import BoundQuery, PrivateBlock
 from sqlmadp.bind.evaluate import Evaluator
 from sqlmadp.bind.linear import Kind, Tables, crossed_rows, shape_of, unchosen
 from sqlmadp.bind.predicate import conjuncts, cut_places, pieces
+from sqlmadp.bind.resolve import Resolved
+from sqlmadp.bind.split import Divided, divide
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql.aggregates import LINEAR
 from sqlmadp.sql.grammar import DUCKDB
-from sqlmadp.sql.growth import LONGEST, overgrown
 from sqlmadp.sql.hints import undeclared_values
 from sqlmadp.sql.limits import DEFAULT, Limits, advice
 from sqlmadp.sql.read import Reading, deep_recursion
-from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.sandbox import ResultColumns, explain
-from sqlmadp.sql.split import Divided, divide
 from sqlmadp.sql.statements import RefusedError, Statement
 from sqlmadp.sql.tree import Made, Node, column_names, parts_of, text
 from sqlmadp.table.domain import Domain
@@ -135,7 +134,7 @@ def _bound(
 def _expressions(divided: Divided) -> Iterator[Node]:
     """Yield every expression over declared columns."""
     for part in divided.blocks:
-        yield from (*part.predicates(), *part.keys, *part.values())
+        yield from part.expressions()
 
 
 def _require_little_work(divided: Divided, evaluator: Evaluator) -> None:
@@ -188,15 +187,6 @@ def _divide(
     if isinstance(reading, SqlError):
         raise reading
     divided = divide(reading.tree, statement, evaluator.domain, evaluator.sandbox, evaluator.limits)
-    keys = [key for part in divided.blocks for key in part.keys]
-    if (grown := overgrown(divided.tree, keys, evaluator.domain)) is not None:
-        raise RefusedError(
-            "too-long-text",
-            f"this could make text of more than {LONGEST:,} characters of what the queries inside "
-            "it make",
-            hint="Put less text together.",
-            node=grown,
-        )
     columns = evaluator.sandbox.describe(statement, reading.sql)
     if divided.problems:
         raise SqlError(divided.problems)
@@ -273,7 +263,7 @@ def bound_query(
             dict.fromkeys(
                 found
                 for resolved in divided.blocks
-                for found in undeclared_values(resolved, evaluator.domain)
+                for found in undeclared_values(resolved.expressions(), evaluator.domain)
             )
         ),
     )

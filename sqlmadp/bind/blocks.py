@@ -37,9 +37,9 @@ from sqlmadp.bind.groups import (
 )
 from sqlmadp.bind.predicate import conjuncts, guarded, masks, uses
 from sqlmadp.bind.products import Term
+from sqlmadp.bind.resolve import Resolved
 from sqlmadp.sql.aggregates import Aggregate, Piece
 from sqlmadp.sql.limits import Limits
-from sqlmadp.sql.resolve import Resolved
 from sqlmadp.sql.statements import RefusedError
 from sqlmadp.sql.tree import Node, call_of, column_names, quote, text
 from sqlmadp.table.joint import joint_name

@@ -135,8 +135,8 @@ def _sentence(text: str) -> str:
 
 
 def show_statements(certificate: Certificate) -> None:
-    """Print every statement: its rows, the standard error of each column, and how much it gains."""
-    headers = [Header("analyst"), Header("statement"), Header("rows", right=True)]
+    """Print every statement: its groups, the standard error of each column, and its gain."""
+    headers = [Header("analyst"), Header("statement"), Header("groups", right=True)]
     headers += [Header("column"), Header("±", right=True)]
     table = Grid([*headers, Header("times as accurate as one by one", right=True)])
     for name, standing in certificate.analysts.items():
@@ -194,7 +194,7 @@ def _ratio(value: float) -> Text:
 
 def _queries_table(shown: Mapping[str, Certificate]) -> Grid:
     mechanisms = (Header(name, right=True) for name in shown)
-    headers = [Header("analyst"), Header("statement"), Header("rows", right=True)]
+    headers = [Header("analyst"), Header("statement"), Header("groups", right=True)]
     table = Grid([*headers, Header("column"), *mechanisms], keys=4)
     every = list(shown.values())
     for name, standing in every[0].analysts.items():

@@ -1,20 +1,22 @@
 """The basis of one column's functions: the constant, a coarse basis, and the fine residual.
 
 All functions of a column that are in use are known over the vertices of one common partition, the
-finest; K is their number.  One partition in use, the *main* one, has the fine residual: the finest
-itself, or else a flat one that is much larger than all others together, such as the ranges of a
-quantile beside sums.  The inner product is ``<f, g> = sum_v mu_v f_v g_v``: every piece of the
-main partition weighs the same, 1/m for m pieces, and its vertices share that evenly.  So the
-constant has length 1, and a column outside a scope drops out of every formula; and functions of
-the main partition are orthogonal and of equal length.  Coefficients are multiplied by
-``sqrt(K mu_v)`` here, so that products are plain ones, divided by K.
+finest.  One partition in use, the *main* one with m vertices, has the fine residual: the finest
+itself, or else one that is much larger than all others together, such as the ranges of a quantile
+beside sums.  Every function f has an *interpolant* I f, the function of the main partition with
+the same coefficients at its vertices, and a *remainder* f - I f.  The inner product is
 
-With P the projection onto the functions of the main partition, the coarse basis spans every
-function g of the other ones in two parts, P g and g - P g, coarse partitions before fine ones.
-What only the main partition tells apart, the *fine residual*, is orthogonal to all of them.  It
-is never written out: it is usable where every strategy is a multiple of the identity on it.
-Exceptional vertices, which some strategy treats unlike all others, belong to the coarse basis
-one by one.
+    <f, g>  =  (I f) . (I g) / m  +  (f - I f) . (g - I g) / K,
+
+over the m vertices of the main partition and the K vertices of the finest.  So the constant has
+length 1, and a column outside a scope drops out of every formula; and the functions of the
+main partition's vertices are orthogonal and of equal length.
+
+The coarse basis spans the interpolants of all other partitions' functions, coarse partitions before
+fine ones, and then their remainders.  What only the main partition tells apart, the *fine
+residual*, is orthogonal to all of them.  It is never written out: it is usable where every
+strategy is a multiple of the identity on it.  Exceptional vertices, which some strategy treats
+unlike all others, belong to the coarse basis one by one.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from sqlmadp.table.partition import Floats, Integers, Partition, common
 from sqlmadp.table.rows import Exceptions
 
 NEGLIGIBLE = 1e-9
-"""Take a coordinate to be zero below this, relative to functions of length about 1."""
+"""Take a coordinate to be zero below this part of a function's length: it is rounding, and would
+be taken for a measured direction of its own."""
 
 MANY_EXCEPTIONS = 2
 """Write out all functions of a column if more than one vertex in this many is exceptional."""
@@ -47,6 +50,7 @@ class Column:
     def __init__(self, parts: Iterable[Partition], exceptions: Exceptions = ()) -> None:
         """``exceptions``: vertices of the main partition that a strategy treats unlike others."""
         distinct = sorted(set(parts), key=lambda part: (part.size, part.key))
+        self._known = frozenset(distinct)
         self.finest = common(distinct)
         self.main = main_partition(distinct)
         few = len(exceptions) * MANY_EXCEPTIONS <= self.main.size
@@ -55,82 +59,50 @@ class Column:
             self.main = self.finest
         self.count = self.main.size
         """The number of vertices of the main partition."""
-        self._known = frozenset(distinct)
-        self._scale, self._main = self._weighed()
-        coarse = [self._over(part) for part in distinct if not (whole and part == self.main)]
-        inside = np.asarray(self._scale)[None, :]
-        for functions in coarse:  # Level by level: nested partitions share the first vectors.
-            inside = _extended(inside, self._projected_onto_main(functions))
+        coarse = [part for part in distinct if not (whole and part == self.main)]
+        basis = np.ones((1, self.count))
+        for part in coarse:  # Level by level: nested partitions share the first vectors.
+            basis = _extended(basis, part.over(self.main).toarray())
         if whole and exceptions:
             alone = np.zeros((len(exceptions), self.count))
             alone[np.arange(len(exceptions)), list(exceptions)] = 1
-            inside = _extended(inside, alone if self._main is None else alone @ self._main)
-        basis = inside
-        if self._main is not None:
-            for functions in coarse:
-                outside = functions - self._projected_onto_main(functions)
-                basis = _extended(basis, outside)
-        self.basis = basis
-        """Over the vertices of the finest partition; first those of the main one's functions."""
-        self.main_basis = inside if self._main is None else self._onto_main(inside)
-        """The same over the vertices of the main partition, for functions of that one alone."""
-        self.fine = self.count - len(inside) if whole else 0
+            basis = _extended(basis, alone)
+        self.interpolants = basis
+        """The basis over the vertices of the main partition."""
+        self._remainders = np.zeros((0, self.finest.size))
+        for part in coarse if self.main != self.finest else []:
+            self._remainders = _extended(self._remainders, self._remainder(part).toarray())
+        self.dimensions = len(basis) + len(self._remainders)
+        """How many functions the coarse basis has, remainders included."""
+        self.fine = self.count - len(basis) if whole else 0
         """Dimensions of the fine residual; 0 if it is written out."""
         self._coordinates: dict[Partition, Coordinates] = {}
         self._missed: dict[Partition, sparse.csr_array | None] = {}
 
-    def _weighed(self) -> tuple[Floats, sparse.csr_array | None]:
-        """Return what coefficients are multiplied by, and the main partition's functions.
-
-        None if these are the vertices themselves.
-        """
-        ones = np.ones(self.finest.size)
-        if self.main == self.finest:
-            return ones, None
-        functions = self.main.over(self.finest)
-        pieces = np.asarray(functions.sum(axis=1)).reshape(-1)
-        scale = np.sqrt(functions.T @ (self.finest.size / (self.count * pieces)))
-        return scale, sparse.csr_array(functions * scale[None, :])
-
-    def _over(self, part: Partition) -> Floats:
-        """Return the functions of a partition over the finest vertices."""
-        return np.asarray(part.over(self.finest).todense()) * self._scale
-
-    def _onto_main(self, functions: Floats) -> Floats:
-        """Return the projections of functions over the vertices of the main partition."""
-        assert self._main is not None
-        return np.asarray(functions @ self._main.T) * (self.count / self.finest.size)
-
-    def _projected_onto_main(self, functions: Floats) -> Floats:
-        if self._main is None:
-            return functions
-        return np.asarray(self._onto_main(functions) @ self._main)
+    def _remainder(self, part: Partition) -> sparse.csr_array:
+        """Return functions less their interpolants, over the finest vertices."""
+        interpolants = part.over(self.main) @ self.main.over(self.finest)
+        return sparse.csr_array(part.over(self.finest) - interpolants)
 
     def missed(self, part: Partition) -> sparse.csr_array | None:
-        """Return what of a partition's functions lies outside of all that is known; None if none.
+        """Return what of a partition's functions is outside of all that is known; None if nothing.
 
         A combination of functions is known if nothing is left of it here.
         """
         if part not in self._missed:
-            self._missed[part] = None if self._covers(part) else self._left_of(part)
+            known = part in self._known or self.main.refines(part)
+            self._missed[part] = None if known else self._left_of(part)
         return self._missed[part]
-
-    def _covers(self, part: Partition) -> bool:
-        return part in self._known or part == self.main or self.main.refines(part)
 
     def _left_of(self, part: Partition) -> sparse.csr_array | None:
         parts = []
         if not self.finest.refines(part):
             parts.append(self.finest.missed_of(part))
-        if self._main is not None:
-            functions = self._over(part)
-            along = functions @ self.basis.T / self.finest.size
-            left = functions - self._projected_onto_main(functions)
-            own = len(self.main_basis)
-            parts.append(sparse.csr_array(left - along[:, own:] @ self.basis[own:]))
-        if not parts:
-            return None
-        found = sparse.csr_array(sparse.hstack(parts))
+        if self.main != self.finest:
+            left = self._remainder(part).toarray()
+            along = left @ self._remainders.T / self.finest.size
+            parts.append(sparse.csr_array(left - along @ self._remainders))
+        found = sparse.csr_array(sparse.hstack(parts)) if parts else sparse.csr_array((0, 0))
         found.data[np.abs(found.data) < NEGLIGIBLE] = 0
         found.eliminate_zeros()
         return found if found.nnz else None
@@ -142,22 +114,24 @@ class Column:
         return self._coordinates[part]
 
     def _worked_out(self, part: Partition) -> Coordinates:
-        size, own = self.finest.size, len(self.main_basis)
-        if part == self.finest and self._main is None:
-            lift, coarse = None, self.basis.T / size
-            lengths = projected = np.full(size, 1 / size)
+        if part == self.main:
+            lift, coarse = None, self.interpolants.T / self.count
+            lengths = np.full(self.count, 1 / self.count)
         else:
-            over = sparse.csr_array(part.over(self.finest) * self._scale[None, :])
-            coarse = np.asarray(over @ self.basis.T) / size
-            lengths = np.asarray((over**2).sum(axis=1)).reshape(-1) / size
-            if self._main is None:
-                lift, projected = over, lengths
-            else:
-                lift = sparse.csr_array(over @ self._main.T) * (self.count / size)
-                projected = np.asarray((lift**2).sum(axis=1)).reshape(-1) / self.count
-        used = np.flatnonzero(np.abs(coarse).max(axis=0) > NEGLIGIBLE / size)
-        fine = np.maximum(projected - (coarse[:, :own] ** 2).sum(axis=1), 0.0)
+            lift = part.over(self.main)
+            coarse = np.asarray(lift @ self.interpolants.T) / self.count
+            lengths = np.asarray((lift**2).sum(axis=1)).reshape(-1) / self.count
+        fine = np.maximum(lengths - (coarse**2).sum(axis=1), 0.0)
+        if len(self._remainders):
+            remainder = self._remainder(part)
+            along = np.asarray(remainder @ self._remainders.T) / self.finest.size
+            coarse = np.hstack([coarse, along])
+            lengths = (
+                lengths + np.asarray((remainder**2).sum(axis=1)).reshape(-1) / self.finest.size
+            )
         fine[fine < NEGLIGIBLE * lengths] = 0
+        small = NEGLIGIBLE * np.sqrt(lengths)[:, None]
+        used = np.flatnonzero((np.abs(coarse) > small).any(axis=0))
         return Coordinates(coarse[:, used], used, fine, lift)
 
     def fine_part(self, tensor: Floats, axis: int, part: Partition) -> Floats:
@@ -178,7 +152,8 @@ class Column:
         return np.moveaxis(moved, -1, axis) / math.sqrt(self.count)
 
     def _projected(self, rows: Floats) -> Floats:
-        return np.asarray(rows - (rows @ self.main_basis.T / self.count) @ self.main_basis)
+        basis = self.interpolants
+        return np.asarray(rows - (rows @ basis.T / self.count) @ basis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +167,7 @@ class Coordinates:
     fine: Floats
     """The squared length of every vertex's part in the fine residual."""
     lift: sparse.csr_array | None
-    """The functions projected onto the main partition's; None for the finest one itself."""
+    """Their interpolants, over the main partition's vertices; None for the main one itself."""
 
     @property
     def holds_fine(self) -> bool:
@@ -203,15 +178,13 @@ class Coordinates:
 def main_partition(parts: Sequence[Partition]) -> Partition:
     """Return the partition with the fine residual; the finest common one if none of these has it.
 
-    A flat one is worth it if what it adds to the basis, two functions for each of the others at
-    most, is less than itself.
+    One is worth it if it is larger than what the others add to the basis: at most two functions for
+    each of theirs.
     """
     finest = common(sorted(parts, key=lambda part: (part.size, part.key)))
-    largest = max(parts, key=lambda part: (part.is_flat, part.size, part.key))
+    largest = max(parts, key=lambda part: (part.size, part.key))
     others = sum(part.size for part in parts if part != largest)
-    if finest in parts or not largest.is_flat or 2 * others > largest.size:
-        return finest
-    return largest
+    return finest if finest in parts or 2 * others > largest.size else largest
 
 
 @lru_cache(maxsize=KEPT_COLUMNS)
@@ -228,4 +201,6 @@ def _extended(basis: Floats, functions: Floats) -> Floats:
         left = left - (left @ basis.T / count) @ basis
     q, r, _ = qr(left.T, mode="economic", pivoting=True)
     rank = int((np.abs(np.diag(r)) > NEGLIGIBLE * max(1.0, float(np.abs(functions).max()))).sum())
-    return np.vstack([basis, q[:, :rank].T * math.sqrt(count)])
+    new = q[:, :rank].T
+    new = new - (new @ basis.T / count) @ basis  # What was short is orthogonal again.
+    return np.vstack([basis, new * math.sqrt(count)])

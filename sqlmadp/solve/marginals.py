@@ -44,7 +44,7 @@ class Marginals:
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         """Give numbers to the columns of one partition, in the order of their names."""
-        self._names = sorted(c for c, known in columns.items() if len(known.basis) == 1)
+        self._names = sorted(c for c, known in columns.items() if known.dimensions == 1)
         self._numbers = {column: number for number, column in enumerate(self._names, start=1)}
         self._finest = {column: columns[column].finest for column in self._names}
         self._counts = np.array([1, *(columns[c].count for c in self._names)], dtype=np.float64)

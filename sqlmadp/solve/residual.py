@@ -210,7 +210,7 @@ class Residuals:
         """Return the numbers of combinations of basis vectors of some columns, none constant."""
         numbers = space.places.get(subset)
         if numbers is None:
-            shape = tuple(len(self.columns[c].basis) - 1 for c in subset)
+            shape = tuple(self.columns[c].dimensions - 1 for c in subset)
             numbers = space.places[subset] = np.full(shape, -1)
         where = np.ix_(*inside) if subset else ()
         part = numbers[where]

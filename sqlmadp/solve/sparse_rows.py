@@ -40,7 +40,7 @@ class Squares:
 
 def width(spaces: Residuals, rows: Rows) -> int:
     """Return how many numbers one vertex takes at most."""
-    return math.prod(len(spaces.known(column).basis) for column in rows.scope)
+    return math.prod(spaces.known(column).dimensions for column in rows.scope)
 
 
 def squares(spaces: Residuals, parts: Sequence[Rows], half: Half) -> Squares:
@@ -64,7 +64,7 @@ def squares(spaces: Residuals, parts: Sequence[Rows], half: Half) -> Squares:
 
 
 def _lifted(spaces: Residuals, rows: Rows, fine: Scope) -> Rows:
-    """Return rows over the main partitions of some columns: their projections onto these."""
+    """Return rows over the main partitions of some columns: their interpolants."""
     parts, factors = list(rows.parts), []
     for axis, (column, part) in enumerate(zip(rows.scope, rows.parts, strict=True)):
         lift = spaces.columns[column].coordinates(part).lift if column in fine else None
@@ -126,7 +126,7 @@ def _scattered(
         if column not in fine:
             coarse = _outer(coarse, known.coordinates(part).coarse[vertex])
         elif column in along_basis:
-            along = _outer(along, known.main_basis.T[vertex] / known.count)
+            along = _outer(along, known.interpolants.T[vertex] / known.count)
         else:
             keys = keys * known.count + vertex
             values = values / math.sqrt(known.count)

@@ -1,1 +1,1 @@
-"""Analysts' text to private blocks and the SQL around them; the only user of the SQL parser."""
+"""Analysts' text to trees that are checked against the allow-list; the only user of the parser."""

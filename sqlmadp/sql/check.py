@@ -18,6 +18,7 @@ from sqlmadp.errors import Problem
 from sqlmadp.sql import hints
 from sqlmadp.sql.aggregates import PRIVATE, QUANTILES, arguments, canonical, is_count_star
 from sqlmadp.sql.grammar import Prefix
+from sqlmadp.sql.limits import MOST_PROBLEMS
 from sqlmadp.sql.names import Records
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Call, Lookup, Node, Span, call_of, children, parts_of, span
@@ -178,9 +179,6 @@ CLOCK_AND_SESSION: Final = _words(
     """
 )
 """Words that read like columns but ask for the clock or the session."""
-
-MOST_PROBLEMS = 50
-"""Stop looking at a statement after this many mistakes: nobody mends more of them at once."""
 
 GROUPINGS = frozenset({"grouping", "grouping_id"})
 

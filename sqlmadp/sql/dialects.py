@@ -25,6 +25,7 @@ from sqlglot.errors import ErrorLevel, ParseError, UnsupportedError
 from sqlmadp.errors import SqlError
 from sqlmadp.sql import hints
 from sqlmadp.sql.grammar import BROKEN, DUCKDB, GRAMMAR, Node, grammar_of
+from sqlmadp.sql.limits import TRIED_CHARACTERS
 from sqlmadp.sql.statements import Statement
 from sqlmadp.sql.tree import Span, span
 from sqlmadp.table.domain import Domain
@@ -34,9 +35,6 @@ VERIFIED: Final = (DUCKDB, POSTGRES)
 """The dialects whose meaning was compared with the real thing."""
 
 _TRIED = ("postgres", "bigquery", "tsql", "snowflake", "mysql", "spark", "sqlite")
-_LONGEST_TRIED = 10_000
-"""Look for another dialect that reads a statement only below this many characters."""
-
 _ALIKE = (
     *(exp.Select, exp.Subquery, exp.Union, exp.Except, exp.Intersect, exp.With, exp.CTE),
     *(exp.From, exp.Join, exp.Table, exp.TableAlias, exp.Where, exp.Group, exp.Having, exp.Order),
@@ -102,7 +100,7 @@ def translated(statement: Statement, domain: Domain) -> str:
 
 def other_readings(text: str) -> Iterator[tuple[str, str]]:
     """Yield the dialects that read a text which DuckDB does not, each with what it reads."""
-    if len(text) > _LONGEST_TRIED or not _begins_a_query(text):
+    if len(text) > TRIED_CHARACTERS or not _begins_a_query(text):
         return
     for name in _TRIED:
         try:

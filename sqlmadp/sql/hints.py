@@ -15,16 +15,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import duckdb
 from sqlglot import exp
 
+from sqlmadp.sql.limits import BINS, LISTED
 from sqlmadp.sql.tree import Node, Span, constant, quote, span, walk
 from sqlmadp.table.domain import Column, Domain
-
-if TYPE_CHECKING:
-    from sqlmadp.sql.resolve import Resolved
 
 CODES: Final = {
     # The file.
@@ -115,8 +113,6 @@ _CLAUSES = (
     *("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "BETWEEN", "JOIN", "USING"),
     "UNION",
 )
-BINS = 10
-"""Offer about this many bins of a real column."""
 
 
 @cache
@@ -258,9 +254,6 @@ def _width(column: Column) -> str:
 COMPARED = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In)
 """Comparisons that ask for a value itself."""
 
-LISTED = 5
-"""Declared values that a note lists."""
-
 
 @dataclass(frozen=True)
 class Undeclared:
@@ -271,10 +264,10 @@ class Undeclared:
     span: Span | None
 
 
-def undeclared_values(resolved: Resolved, domain: Domain) -> Iterator[Undeclared]:
-    """Yield every constant that no declared value of the column beside it equals."""
+def undeclared_values(nodes: Iterable[Node], domain: Domain) -> Iterator[Undeclared]:
+    """Yield every constant of resolved expressions that no declared value beside it equals."""
     columns = {column.name: column for column in domain.columns}
-    for node in (*resolved.predicates(), *resolved.keys, *resolved.values()):
+    for node in nodes:
         for part in walk(node):
             for name, value in _compared(part):
                 text = constant(value)

@@ -1,15 +1,13 @@
 """Limits: how large statements and their cells may be, checked before the expensive step.
 
 A plan raises or lowers them in its ``[limits]`` table, by the names of these fields.  The length of
-text is bounded too, since DuckDB cannot be interrupted inside a single call.
+text is bounded too, since DuckDB cannot be interrupted inside a single call.  The sizes below them,
+which no plan changes, are all that decide anything else in this package.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-_BYTES_A_ROW = 512
-"""About what one strategy query takes, in all processes, while it is measured (540 in a run)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +58,7 @@ class Limits:
     @property
     def measured_rows(self) -> int:
         """Return how many strategy queries can be measured in that memory."""
-        return self.memory * 2**20 // _BYTES_A_ROW
+        return self.memory * 2**20 // BYTES_PER_ROW
 
 
 DEFAULT = Limits()
@@ -69,3 +67,35 @@ DEFAULT = Limits()
 def advice(name: str) -> str:
     """Return how to raise a limit."""
     return f"The curator can raise it in the plan: [limits] {name} = ..."
+
+
+# Sizes that no plan changes.
+
+BYTES_PER_ROW = 512
+"""Take one strategy query to need this while it is measured, in all processes (540 in a run)."""
+FRAMES_PER_LEVEL = 60
+"""Let Python nest this many calls per level of nesting: sqlglot's parser and walks take them."""
+READ_AT_ONCE = 50_000
+"""Give DuckDB this many characters to read at once: its tree of them takes a hundred times more."""
+TRIED_CHARACTERS = 10_000
+"""Look for another dialect that reads a statement only below this many characters."""
+ALIAS_PARTS = 2
+"""Count a part that replaces an alias this many times: it is visited more often than others."""
+LONGEST_TEXT = 20_000
+"""Refuse an expression that could make longer text than this of one record or row of answers."""
+GATHERED_TEXT = 1_000
+"""Refuse an aggregate over answers that puts together more characters than this of each row."""
+COLUMN_TEXT = 200
+"""Take a value of a column to have this many characters, if the schema declares no longer one."""
+MATCHING_STEPS = 10**7
+"""Refuse a pattern, or a comparison of two texts, that could take more steps than this."""
+MOST_PROBLEMS = 50
+"""Stop looking at a statement after this many mistakes: nobody mends more of them at once."""
+NAME_CHARACTERS = 100
+"""Refuse a longer name of a statement: names become file names."""
+EXCERPT_CHARACTERS = 100
+"""Show a longer line from a little before the mistake."""
+BINS = 10
+"""Offer about this many bins of a real column."""
+LISTED = 5
+"""List this many declared values in a hint or note."""

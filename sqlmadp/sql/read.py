@@ -33,13 +33,10 @@ from sqlmadp.errors import SqlError
 from sqlmadp.sql import hints
 from sqlmadp.sql.dialects import not_a_select, other_readings, place_of_error, translated
 from sqlmadp.sql.grammar import BROKEN, DUCKDB, GRAMMAR, Node
-from sqlmadp.sql.limits import Limits, advice
+from sqlmadp.sql.limits import FRAMES_PER_LEVEL, READ_AT_ONCE, Limits, advice
 from sqlmadp.sql.statements import Statement, characters
 from sqlmadp.sql.tree import Span, span, text
 from sqlmadp.table.domain import Domain
-
-_FRAMES = 60
-"""Frames of Python that sqlglot's parser, and walks over its trees, take per level of nesting."""
 
 _SAME = (
     "regexp_replace(json_serialize_sql({}), "
@@ -53,9 +50,6 @@ _PREFIXES = frozenset({"NOT", "-", "+", "~", "@", "CASE"})
 
 
 _NO_MEMORY = {"error_type": "memory"}
-_AT_ONCE = 50_000
-"""Characters that DuckDB reads at once: its own tree of them takes a hundred times as much."""
-
 Item = TypeVar("Item")
 Pair = tuple[str, str]
 
@@ -65,7 +59,7 @@ def _batches(items: Sequence[Item], size: Callable[[Item], int]) -> Iterator[lis
     batch: list[Item] = []
     held = 0
     for item in items:
-        if batch and held + size(item) > _AT_ONCE:
+        if batch and held + size(item) > READ_AT_ONCE:
             yield batch
             batch, held = [], 0
         batch.append(item)
@@ -93,7 +87,7 @@ def deep_recursion(limits: Limits) -> Iterator[None]:
     """Let Python nest calls as deep as statements may nest expressions."""
     with _recursion:
         _deep.append(sys.getrecursionlimit())
-        sys.setrecursionlimit(max(_deep[-1], 1000 + _FRAMES * limits.nesting))
+        sys.setrecursionlimit(max(_deep[-1], 1000 + FRAMES_PER_LEVEL * limits.nesting))
     try:
         yield
     finally:

@@ -27,13 +27,9 @@ from sqlglot.tokenizer_core import TokenType
 
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql.grammar import grammar_of
-from sqlmadp.sql.limits import DEFAULT, Limits, advice
+from sqlmadp.sql.limits import DEFAULT, EXCERPT_CHARACTERS, NAME_CHARACTERS, Limits, advice
 from sqlmadp.sql.tree import Node, Span, span
 
-MAX_NAME = 100
-"""The longest name of a statement; names become file names."""
-
-_EXCERPT = 100
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+", re.IGNORECASE)
 _HAND_IN = re.compile(r"\s*HAND\s+IN\b\s*(?:AS\s+(?!(?:SELECT|WITH)\b)(\S+)\s+)?", re.IGNORECASE)
 _WITHDRAW = re.compile(r"\s*WITHDRAW\b\s*(\S*)\s*", re.IGNORECASE)
@@ -41,7 +37,7 @@ _NAME_COMMENT = re.compile(r"^--[ \t]*name:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _WEIGHT_COMMENT = re.compile(r"^--[ \t]*weight:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _DIALECT_COMMENT = re.compile(r"^--[ \t]*dialect:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _WEIGHT = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}|/[0-9]{1,6})?")
-_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME}}}")
+_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{NAME_CHARACTERS}}}")
 
 
 @dataclass(frozen=True)
@@ -241,7 +237,7 @@ def _problems(statement: Statement, weight: str | None, taken: set[str]) -> Iter
         yield statement.problem(
             "bad-name",
             f"{name!r} cannot name a statement",
-            hint=f"Names become file names: up to {MAX_NAME} letters, digits, '_' and '-'.",
+            hint=f"Names become file names: up to {NAME_CHARACTERS} letters, digits, '_' and '-'.",
             span=(0, 1),
         )
     if name.casefold() in taken:
@@ -334,8 +330,10 @@ def _locate(source: str, begin: int, end: int) -> tuple[int, int, str]:
     line_end = len(source) if line_end < 0 else line_end
     line, column = source.count("\n", 0, begin) + 1, begin - line_start + 1
     # A very long line is shown from a little before the span.
-    shown_start = line_start if begin - line_start < _EXCERPT else begin - _EXCERPT // 2
-    shown = source[shown_start : min(line_end, shown_start + 2 * _EXCERPT)].rstrip()
+    shown_start = (
+        line_start if begin - line_start < EXCERPT_CHARACTERS else begin - EXCERPT_CHARACTERS // 2
+    )
+    shown = source[shown_start : min(line_end, shown_start + 2 * EXCERPT_CHARACTERS)].rstrip()
     indent = "".join("\t" if mark == "\t" else " " for mark in source[shown_start:begin])
     width = max(1, min(end, shown_start + len(shown)) - begin)
     return line, column, f"{shown}\n{indent}{'^' * width}"

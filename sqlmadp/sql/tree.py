@@ -130,6 +130,13 @@ def is_constant(node: Node) -> bool:
     return isinstance(node, (exp.Literal, exp.Null))
 
 
+def is_star(node: Node) -> bool:
+    """Return whether an expression is a star, of one relation or of all."""
+    return isinstance(node, exp.Star) or (
+        isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+    )
+
+
 def constant(node: Node) -> str:
     """Return a constant as it is written, without quotes; empty for anything else."""
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):

@@ -256,3 +256,21 @@ def test_a_total_that_is_measured_twice_is_made_whole(processing):
         [TOTAL, weighed], [np.array([41.2]), np.array([82.8])], processing
     )
     assert cells == total == [41]
+
+
+@pytest.mark.parametrize("processing", [NONNEGATIVE, BOTH])
+@pytest.mark.parametrize("light", [1, 2**10, 2**14])
+def test_blocks_of_very_different_weights_are_processed(processing, light):
+    table = np.floor(np.random.default_rng(3).pareto(1.0, 72) * 20)
+    cuts = [Partition.flat(np.arange(6) >= cut) for cut in (2, 4)]
+    blocks = [
+        Rows(("a", "b"), (cuts[0], Partition.finest(3)), 2**24),
+        Rows(("a", "c"), (cuts[1], Partition.finest(4)), 2**23),
+        finest("b", weight=light),  # The first block measures this with more weight.
+    ]
+    values = [over_cells(block) @ table for block in blocks]
+    found = Processed(processing, blocks).estimate(values)
+    for block in blocks:
+        np.testing.assert_allclose(
+            found.answers(Rows(block.scope, block.parts, 1.0)), counted(table, block), atol=1e-3
+        )

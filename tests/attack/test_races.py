@@ -45,7 +45,8 @@ def test_sixteen_processes_with_the_same_plan_get_the_same_answers_for_one_charg
     assert len(world.charges()) == 1
 
 
-def test_a_python_program_may_hold_the_ledger_open_meanwhile(victims, tmp_path):
+@pytest.mark.slow
+def test_a_python_program_may_keep_the_ledger_open_meanwhile(victims, tmp_path):
     world = World(tmp_path, budget=2, plans=2)
     assert victims.run(tmp_path, "release", world.plans[0]) == 0
     with Ledger.read(world.ledger) as held:

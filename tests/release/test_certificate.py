@@ -19,6 +19,8 @@ from sqlmadp.mechanism.fairness import bounds, outcome
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.certificate import Certificate, certify
 from sqlmadp.release.history import Stage
+from sqlmadp.show.json import plan_figures
+from sqlmadp.show.text import show_previews
 
 QUESTIONS = {
     "alice": "SELECT age, COUNT(*) AS n FROM visits GROUP BY age",
@@ -74,19 +76,21 @@ def test_a_plan_states_the_error_of_every_column_in_its_own_unit(plans):
     assert ["mean", "after", "the", "release"] in lines
 
 
-def test_a_certificate_says_where_a_plainer_strategy_bounds_the_work(plans):
+def test_a_certificate_says_where_a_plainer_strategy_bounds_the_work(plans, capsys):
     tangled = "SELECT (a * a * a + b * b) % 1100 AS g, COUNT(*) AS n FROM visits GROUP BY g"
     total = "SELECT COUNT(*) AS n FROM visits"
     path = plans.write({"alice": tangled, "bob": total}, mechanism="waterfilling")
-    column = '[columns.{}]\ntype = "integer"\nmin = 0\nmax = 39\n'
+    column = '[columns.{}]\ntype = "integer"\nmin = 0\nmax = 31\n'
     schema = 'table = "visits"\n' + column.format("a") + column.format("b")
     Plan.open(path).schema_path.write_text(schema)
-    words = "sums across the 1,640 combinations of a, b are not searched for (up to 1,024 are)"
-    found = json.loads(run("plan", path, "--json"))["mechanisms"]["waterfilling"]["analysts"]
-    assert found["alice"]["plainer"] == [words]
+    words = "sums across the 1,089 combinations of a, b are not searched for (up to 1,024 are)"
+    previews = Plan.open(path).preview()
+    found = plan_figures(previews, {}, {})["mechanisms"]["waterfilling"]["analysts"]
+    assert found["alice"]["plainer"] == (words,)
     assert "plainer" not in found["bob"]
-    assert f"Plainer strategy for alice, to bound the work: {words}." in run("plan", path)
-    certificate = Plan.open(path).preview("waterfilling")["waterfilling"]
+    show_previews(previews)
+    assert f"Plainer strategy for alice, to bound the work: {words}." in capsys.readouterr().out
+    certificate = previews["waterfilling"]
     assert words in repr(certificate)
     assert words not in repr(certificate.only("bob"))
 

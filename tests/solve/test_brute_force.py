@@ -239,3 +239,29 @@ def test_weights_of_1_work_with_weights_of_2_to_the_30(seed: int) -> None:
         np.testing.assert_allclose(
             solution.variances(rows), [float(each or 0) for each in exact], rtol=1e-9, atol=0
         )
+
+
+def test_one_more_measurement_never_raises_an_error_however_wide_the_column() -> None:
+    """Ranges of a quantile, a sum and squares of one wide column: functions nearly coincide."""
+    values = 2_000_002  # The last one is NULL.
+    cents = np.minimum(np.arange(values), 2_000_000)
+    null = np.arange(values) == values - 1
+    ramp = Partition(np.zeros(values, np.int64), np.where(null, 0, cents), np.array([1]), 2_000_000)
+    squares = Partition(np.where(null, 1, 0), np.where(null, 0, cents), np.array([2, 0]), 2_000_000)
+    width = 3907
+    piece = np.where(null, 512, cents // width)
+    steps = np.where(null, 0, cents % width)
+    ranges = Partition(piece, steps, np.array([1] * 512 + [0]), width - 1)
+    months, wards, ages = (Partition.finest(n) for n in (13, 9, 4))
+    quarters = Partition.flat(np.arange(13) // 3)
+    blocks = [
+        Rows(("admitted", "cost"), (months, ramp), 2_469_888),
+        Rows(("admitted", "cost", "ward"), (quarters, ramp, wards), 1_949_696),
+        Rows(("admitted",), (months,), 48_881),
+        Rows(("cost", "ward"), (ranges, wards), 4_460_544),
+        Rows(("age", "cost"), (ages, squares), 1_277_952),
+    ]
+    asked = [Rows(("admitted",), (months,), 1), Rows(("cost",), (ramp,), 1)]
+    errors = [Solution(blocks[:count]).errors([asked])[0] for count in range(1, len(blocks) + 1)]
+    assert np.isfinite(errors).all()
+    assert (np.diff(errors) <= 1e-9 * errors[0]).all()

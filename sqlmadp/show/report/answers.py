@@ -88,7 +88,7 @@ def _filter(names: Sequence[str]) -> Markup:
 def accuracy(content: Content) -> Markup:
     """Return the expected error of every column of every statement as a table."""
     headings = [Heading("statement"), Heading("analyst"), Heading("column")]
-    headings += [Heading(title, right=True) for title in ("rows", "±", "relative to one by one")]
+    headings += [Heading(title, right=True) for title in ("groups", "±", "relative to one by one")]
     rows = [
         [
             Cell(each.expected.name, each.expected.name),

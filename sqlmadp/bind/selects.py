@@ -14,18 +14,14 @@ from sqlglot import exp
 
 from sqlmadp.sql import hints
 from sqlmadp.sql.check import QUERIES, ExpressionChecker, has_only_known_arguments
-from sqlmadp.sql.growth import check_growth
-from sqlmadp.sql.limits import Limits, advice
+from sqlmadp.sql.limits import ALIAS_PARTS, Limits, advice
 from sqlmadp.sql.names import Field, Records, resolved
 from sqlmadp.sql.sandbox import Sandbox
 from sqlmadp.sql.statements import Statement
-from sqlmadp.sql.tree import Node, parts_of, placed, span, text, walk
+from sqlmadp.sql.tree import Node, is_star, parts_of, placed, span, text, walk
 from sqlmadp.table.domain import Domain
 
 Made = TypeVar("Made", bound=exp.Expr)
-
-_REPLACED = 2
-"""A part that replaces an alias counts twice: it is visited more often than others."""
 
 
 class SelectChecker(ExpressionChecker):
@@ -62,7 +58,7 @@ class SelectChecker(ExpressionChecker):
             )
         where = node.args["where"].this if node.args.get("where") else None
         for item in (*node.expressions, where):
-            if item is not None and not _is_star(item):
+            if item is not None and not is_star(item):
                 self.check_expression(item, "records")
         self._check_size(node, source)
         if len(self.problems) > before:
@@ -82,7 +78,7 @@ class SelectChecker(ExpressionChecker):
         return Records(tuple(fields), (*source.where, *conditions), source.joined)
 
     def _fields(self, item: Node, source: Records) -> Iterable[Field]:
-        if not _is_star(item):
+        if not is_star(item):
             try:
                 expression = resolved(item, source)
             except KeyError:
@@ -139,8 +135,6 @@ class SelectChecker(ExpressionChecker):
         if any(isinstance(part, exp.Star) for item in items for part in walk(item)):
             return
         self._check_size(node, source)
-        for part in expressions(node):
-            check_growth(part, self)
 
     def check_limit(self, node: Node) -> None:
         """Note every mistake in LIMIT and OFFSET."""
@@ -169,11 +163,11 @@ class SelectChecker(ExpressionChecker):
             written += sum(1 for _ in walk(part))
             if part.alias:
                 sizes[part.alias.casefold()] = grown
-        if (total - written) * _REPLACED > self._limits.parts:
+        if (total - written) * ALIAS_PARTS > self._limits.parts:
             self.refuse(
                 "too-large",
                 f"{total - written:,} parts are added to the statement when aliases are replaced "
-                f"by what they stand for; each counts {_REPLACED} times, and at most "
+                f"by what they stand for; each counts {ALIAS_PARTS} times, and at most "
                 f"{self._limits.parts:,} are supported",
                 advice("parts"),
             )
@@ -226,12 +220,6 @@ def distinct_on(select: exp.Select) -> list[Node]:
     distinct = select.args.get("distinct")
     on = distinct.args.get("on") if distinct is not None else None
     return list(on.expressions) if isinstance(on, exp.Tuple) else [on] if on is not None else []
-
-
-def _is_star(node: Node) -> bool:
-    return isinstance(node, exp.Star) or (
-        isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
-    )
 
 
 def _size(node: Node, source: Records, aliases: Mapping[str, int] | None = None) -> int:

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlmadp.bind.growth import check_growth
+from sqlmadp.bind.resolve import PENDING, Resolved, Resolver
+from sqlmadp.bind.selects import SelectChecker, with_parts
 from sqlmadp.errors import Problem, SqlError
 from sqlmadp.sql import hints
 from sqlmadp.sql.check import QUERIES, has_only_known_arguments
-from sqlmadp.sql.growth import check_growth
 from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.names import Field, Public, Records, declared, resolved
-from sqlmadp.sql.resolve import PENDING, Resolved, Resolver
 from sqlmadp.sql.sandbox import Sandbox
-from sqlmadp.sql.selects import SelectChecker, with_parts
 from sqlmadp.sql.statements import RefusedError, Statement
 from sqlmadp.sql.tree import Node, Span, binary, conjunction, rebuild, span
 from sqlmadp.table.domain import Domain
@@ -86,6 +86,7 @@ class _Divider(SelectChecker):
             raise SqlError(self.problems)
         top = next((block for block in self._blocks if block.outer is result), None)
         whole = result if isinstance(result, exp.Expr) else exp.Select()
+        check_growth(whole, self._blocks, self.domain)
         return Divided(whole, tuple(self._blocks), top, tuple(self._late))
 
     # Queries.
@@ -219,7 +220,6 @@ class _Divider(SelectChecker):
         self.records = None
         for part in expressions_of(node):
             self.check_expression(part, "answers")
-            check_growth(part, self)
         return self._with_subqueries(node, ctes)
 
     def _with_subqueries(self, node: Node, ctes: Sources) -> Node:
@@ -261,8 +261,6 @@ class _Divider(SelectChecker):
         except RefusedError as error:
             self._late.extend(error.of(self.statement).problems)
             return exp.Select()
-        for part in (*found.predicates(), *found.keys, *found.values()):
-            check_growth(part, self)  # With names replaced by what they stand for.
         self._blocks[number] = found
         return found.outer
 

@@ -77,6 +77,10 @@ class Resolved:
         """Return every predicate over declared columns."""
         return [*self.where, *(node for piece in self.pieces for node in piece.where)]
 
+    def expressions(self) -> list[Node]:
+        """Return every expression that is evaluated over declared values."""
+        return [*self.predicates(), *self.keys, *self.values()]
+
     def values(self) -> list[Node]:
         """Return every expression that is summed or told apart."""
         return [piece.value for piece in self.pieces if piece.value is not None]
