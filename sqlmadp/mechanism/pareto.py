@@ -43,6 +43,7 @@ from sqlmadp.mechanism.capped import (
     within,
 )
 from sqlmadp.mechanism.collective import Collective, Joint
+from sqlmadp.mechanism.pooling import Pool, pooled_scopes
 from sqlmadp.mechanism.waterfilling import Waterfilling, ratio
 from sqlmadp.strategy.cache import Entry
 from sqlmadp.strategy.integers import Strategy
@@ -163,16 +164,19 @@ def _candidates(everyone: Collective) -> Iterator[Joint | None]:
 
 
 def _layouts(everyone: Collective) -> Iterator[tuple[list[Rows], bool]]:
-    """Yield blocks on scopes that can be searched: those of Utilitarian, alone and beside the own.
+    """Yield blocks on scopes that can be searched: pooled by parts, or those of Utilitarian.
 
-    Utilitarian's come twice, with rows and without.
+    Pooled ones come twice, with rows and without.
     """
     own = {block.scope for strategy in everyone.strategies for block in strategy.blocks} - {()}
-    best = everyone.for_all
-    joined = {block.scope for block in best.blocks} - {()} if best else own
-    several = [(joined, True), (joined, False), (own | joined, True)]
+    pooled = pooled_scopes(Pool.of(everyone))
+    choices = [(pooled, True)]
+    if len(own) > 1:
+        best = everyone.for_all
+        both = own | ({block.scope for block in best.blocks} - {()} if best else set())
+        choices += [(pooled, False), (sorted(both), True)]
     asked = [rows for workload in everyone.workloads for rows in workload]
-    for scopes, search in several if len(own) > 1 else [(own, True)]:
+    for scopes, search in choices:
         layout = laid_over(asked, scopes)
         if layout is not None and sum(block.size for block in layout) <= MOVED_VERTICES:
             yield layout, search
