@@ -53,9 +53,6 @@ MERGED = 16
 """Join columns into one if that leaves at most one vertex in 16.  Single columns are
 shared with statements that ask about them alone; ``a < b`` is joint from six values each on."""
 
-JOINT_VALUES = 2**20
-"""A joint column has at most this many values, all of which are listed."""
-
 
 @dataclass(frozen=True, eq=False)
 class Values:
@@ -112,7 +109,7 @@ def _rows(
     each with a row of its own; with ``weights``, of one of so many values, each added so often.
     ``kept``: columns that are made part of no joint one.
     """
-    tables = [_merged(table, kept) for table in tables]
+    tables = [_merged(table, kept, groups.limits) for table in tables]
     if groups.size == 0 or any((table.values == OUT).all() for table in tables):
         return Rows((), (), 0, sparse.csr_array((groups.size * count, 1), dtype=np.float64))
     labels = {
@@ -152,10 +149,12 @@ def _rows(
     return Rows.of(tuple(columns), [column.part for column in columns.values()], entries)
 
 
-def _merged(table: Factor, kept: Collection[str]) -> Factor:
+def _merged(table: Factor, kept: Collection[str], limits: Limits) -> Factor:
     """Return a table of several columns as one of a joint column if far fewer vertices are left."""
     sizes = [part.values for part in table.partitions]
-    if len(sizes) < 2 or math.prod(sizes) > JOINT_VALUES or not set(kept).isdisjoint(table.columns):
+    if len(sizes) < 2 or not set(kept).isdisjoint(table.columns):
+        return table
+    if math.prod(sizes) > limits.predicate_cells:  # All values of a joint column are listed.
         return table
     values, numbers = np.unique(table.values, return_inverse=True)
     if len(values) * MERGED > table.values.size:
@@ -354,7 +353,7 @@ def _is_tied(
     factors = [*chosen, *(each.factor for groups in sets for each in groups.components)]
     sizes = [evaluator.domain.column(name).size for name in names]
     mixed = any(len(names & set(factor.columns)) > 1 for factor in factors)
-    return mixed and math.prod(sizes) <= JOINT_VALUES
+    return mixed and math.prod(sizes) <= evaluator.limits.predicate_cells
 
 
 def _histogram(
@@ -453,5 +452,13 @@ def _fractions(
 def _key(node: Node, evaluator: Evaluator) -> KeyValues:
     key = evaluator.key(node)
     if any(mark in key.type for mark in _NESTED):
-        raise RefusedError("key-type", f"groups cannot be formed by a {key.type}", node=node)
+        raise RefusedError(
+            "key-type",
+            f"groups cannot be formed by a {key.type}",
+            hint="Square brackets make a list; a name is written without them, in double quotes "
+            "if it is no plain word."
+            if key.type.endswith("]")
+            else "Group by its parts instead.",
+            node=node,
+        )
     return key
