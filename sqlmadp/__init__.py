@@ -8,7 +8,7 @@ mechanisms side by side on plain matrices.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sqlmadp.dbapi.types import (
+from sqlmadp.dbapi import (
     BINARY,
     DATETIME,
     NUMBER,

@@ -1,7 +1,10 @@
 """Processes that can be interrupted, whatever the process that runs the tests ignores."""
 
+import re
 import signal
 import subprocess
+import time
+from pathlib import Path
 
 
 def started(command, **options):
@@ -11,3 +14,13 @@ def started(command, **options):
 
 def _heed():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def wait_until_heeding(process):
+    """Wait until a process has a handler of Ctrl-C, which a loaded machine may delay."""
+    status = Path(f"/proc/{process.pid}/status")
+    while status.exists() and process.poll() is None:
+        caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", status.read_text(), re.MULTILINE)
+        if caught is None or int(caught[1], 16) >> (signal.SIGINT - 1) & 1:
+            return
+        time.sleep(0.01)

@@ -5,7 +5,6 @@ import json
 import duckdb
 import pytest
 from click.testing import CliRunner
-from quick import quick_first
 
 import sqlmadp
 from sqlmadp.cli import main
@@ -83,9 +82,9 @@ def has_products(measurement):
     return any(isinstance(block, Products) for block in measurement.blocks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "mechanism",
-    quick_first(1, ["waterfilling", "utilitarian", "weighted_utilitarian", "independent"]),
+    "mechanism", ["waterfilling", "utilitarian", "weighted_utilitarian", "independent"]
 )
 def test_a_release_of_products_answers_what_was_asked(grid, mechanism):
     assert SIDE**2 > SEARCHED_VERTICES

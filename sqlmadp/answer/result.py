@@ -65,6 +65,11 @@ class TextTable:
             size - shown,
         )
 
+    @classmethod
+    def whole(cls, headers: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> TextTable:
+        """Return a table of all rows."""
+        return cls.of(headers, len(rows), rows.__getitem__, limit=None)
+
     def text(self) -> str:
         """Return the table in columns of equal width, with what is left out said in words."""
         lines = [tuple(title for title, _ in self.headers), *self.rows]

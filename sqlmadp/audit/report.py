@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sqlmadp.answer.result import TextTable
 from sqlmadp.audit.bound import Answers, Bound, lower_bound
 from sqlmadp.audit.cases import PLAIN_COUNT, Case, cases
 from sqlmadp.audit.counted import counted_cases
@@ -139,30 +140,23 @@ def sample(case: Case, table: int, measurements: int) -> Answers:
     return np.vstack(samples)
 
 
-def show_audit(report: Report) -> None:
-    """Print every case with the epsilon that was proven, and what was found besides."""
-    from rich.console import Console  # noqa: PLC0415 - Slow to load.
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("case", "claimed", "proven", "by"):
-        table.add_column(name, justify="right" if name in ("claimed", "proven") else "left")
+def audit_text(report: Report) -> str:
+    """Return every case with the epsilon that was proven, and what was found besides."""
+    rows = []
     for each in report.audited:
         bound = each.bound
         event = f"{bound.event}: {bound.more_likely:.4f} against {bound.less_likely:.4f}"
-        table.add_row(each.case, str(each.claimed), f"{bound.epsilon:.3f}", event)
-    plain = Console(highlight=False)
-    screen = plain if plain.is_terminal else Console(highlight=False, width=200)
-    screen.print(table)
+        rows.append((each.case, str(each.claimed), f"{bound.epsilon:.3f}", event))
+    headers = [("case", False), ("claimed", True), ("proven", True), ("by", False)]
+    table = TextTable.of(headers, len(rows), rows.__getitem__, limit=None).text()
     fewest = min(each.measurements for each in report.audited)
-    screen.print(
-        f"\n{len(report.audited)} cases, {fewest:,} measurements of either table in each; every "
-        f"bound holds with confidence {report.confidence:.3%}"
+    return (
+        f"{table}\n\n{len(rows)} cases, {fewest:,} measurements of either table in each; every "
+        f"bound holds with confidence {report.confidence:.3%}\n"
+        f"power: {report.power:.3f} of epsilon is seen on a plain count (needed: {POWER})\n"
+        f"noise: {report.repeated or 'never the same twice'}\n"
+        f"messages: {'; '.join(report.messages) or 'none depends on a record'}"
     )
-    screen.print(f"power: {report.power:.3f} of epsilon is seen on a plain count (needed: {POWER})")
-    screen.print(f"noise: {report.repeated or 'never the same twice'}")
-    said = "; ".join(report.messages)
-    screen.print(f"messages: {said or 'none depends on a record'}", markup=False)
 
 
 def audit_figures(report: Report) -> dict[str, Any]:

@@ -239,11 +239,12 @@ def bound_query(
     evaluator: Evaluator,
 ) -> BoundQuery:
     """Put a statement together from its blocks and what runs around them."""
-    _require_few_rows(divided, blocks, evaluator)
+    tables = _tables(blocks, evaluator.domain)
+    _require_few_rows(divided, tables, evaluator.limits)
     top = divided.top
     tracked = top is not None and top.tracked
     every_row = unchosen(divided.tree)
-    shape = shape_of(every_row, len(columns) + tracked, _tables(blocks, evaluator.domain))
+    shape = shape_of(every_row, len(columns) + tracked, tables)
     lenient, untouched = _with_try_casts(divided.tree), _with_try_casts(every_row)
     return BoundQuery(
         statement=statement,
@@ -269,35 +270,30 @@ def bound_query(
     )
 
 
-def _require_few_rows(
-    divided: Divided, blocks: tuple[PrivateBlock, ...], evaluator: Evaluator
-) -> None:
+def _require_few_rows(divided: Divided, tables: Tables, limits: Limits) -> None:
     """Refuse a join without a condition that makes too many rows of answers."""
-    sizes = {public.name.casefold(): len(public.rows) for public in evaluator.domain.public}
-    sizes |= {block.name: block.rows for block in blocks}
-    rows, limit = crossed_rows(divided.tree, sizes), evaluator.limits.groups
-    if rows > limit:
+    rows = crossed_rows(divided.tree, tables)
+    if rows > limits.groups:
         raise RefusedError(
             "too-many-groups",
-            f"answers are joined without a condition to {rows:,} rows; at most {limit:,} are "
-            "supported",
+            f"answers are joined without a condition to {rows:,} rows; at most {limits.groups:,} "
+            "are supported",
             hint=f"Join them on their keys. {advice('groups')}",
         )
 
 
 def _tables(blocks: tuple[PrivateBlock, ...], domain: Domain) -> Tables:
-    """Return how the columns of all tables depend on the answers."""
-    tables: dict[str, list[tuple[str, Kind]]] = {
-        public.name: [(name, Kind.FREE) for name, _ in public.columns] for public in domain.public
+    """Return how the columns of all tables depend on the answers, and how many rows they have."""
+    tables = {
+        public.name: ([(name, Kind.FREE) for name, _ in public.columns], len(public.rows))
+        for public in domain.public
     }
     for block in blocks:
-        tables[block.name] = [
-            *((name, Kind.FREE) for name in (*block.keys.names, "rowid")),
-            *(
-                (f"__a{place}", Kind.LINEAR if each.function in LINEAR else Kind.OTHER)
-                for place, each in enumerate(block.aggregates)
-            ),
-        ]
+        columns = [(name, Kind.FREE) for name in (*block.keys.names, "rowid")]
+        for place, each in enumerate(block.aggregates):
+            kind = Kind.LINEAR if each.function in LINEAR else Kind.OTHER
+            columns.append((f"__a{place}", kind))
+        tables[block.name] = columns, block.rows
     return tables
 
 

@@ -53,9 +53,6 @@ MERGED = 16
 """Join columns into one if that leaves at most one vertex in 16.  Single columns are
 shared with statements that ask about them alone; ``a < b`` is joint from six values each on."""
 
-JOINT_VALUES = 2**20
-"""A joint column has at most this many values, all of which are listed."""
-
 
 @dataclass(frozen=True, eq=False)
 class Values:
@@ -112,7 +109,7 @@ def _rows(
     each with a row of its own; with ``weights``, of one of so many values, each added so often.
     ``kept``: columns that are made part of no joint one.
     """
-    tables = [_merged(table, kept) for table in tables]
+    tables = [_merged(table, kept, groups.limits) for table in tables]
     if groups.size == 0 or any((table.values == OUT).all() for table in tables):
         return Rows((), (), 0, sparse.csr_array((groups.size * count, 1), dtype=np.float64))
     labels = {
@@ -126,8 +123,12 @@ def _rows(
         cells = labels[name] if name in labels else np.zeros((sizes or {})[name], dtype=np.int64)
         columns[name] = _Column.of(cells, functions)
     shape = [column.part.size for column in columns.values()]
-    if math.prod(shape) > groups.limits.block_cells:
-        raise too_many_cells(columns, math.prod(shape), groups.limits, "block_cells")
+    told_apart = math.prod(shape)
+    too_fine = math.prod(column.part.denominator for column in columns.values()) >= 2**62
+    if too_fine:  # Two functions such as LN(a) * SQRT(b): their steps cannot be multiplied.
+        told_apart = math.prod(column.part.values for column in columns.values())
+    if too_fine or told_apart > groups.limits.block_cells:
+        raise too_many_cells(columns, told_apart, groups.limits, "block_cells")
     numbers, vertices = _combinations(tables, columns)
     added = np.zeros(len(vertices))
     places = dict(zip(columns, np.unravel_index(vertices, shape), strict=True)) if shape else {}
@@ -148,10 +149,12 @@ def _rows(
     return Rows.of(tuple(columns), [column.part for column in columns.values()], entries)
 
 
-def _merged(table: Factor, kept: Collection[str]) -> Factor:
+def _merged(table: Factor, kept: Collection[str], limits: Limits) -> Factor:
     """Return a table of several columns as one of a joint column if far fewer vertices are left."""
     sizes = [part.values for part in table.partitions]
-    if len(sizes) < 2 or math.prod(sizes) > JOINT_VALUES or not set(kept).isdisjoint(table.columns):
+    if len(sizes) < 2 or not set(kept).isdisjoint(table.columns):
+        return table
+    if math.prod(sizes) > limits.predicate_cells:  # All values of a joint column are listed.
         return table
     values, numbers = np.unique(table.values, return_inverse=True)
     if len(values) * MERGED > table.values.size:
@@ -350,7 +353,7 @@ def _is_tied(
     factors = [*chosen, *(each.factor for groups in sets for each in groups.components)]
     sizes = [evaluator.domain.column(name).size for name in names]
     mixed = any(len(names & set(factor.columns)) > 1 for factor in factors)
-    return mixed and math.prod(sizes) <= JOINT_VALUES
+    return mixed and math.prod(sizes) <= evaluator.limits.predicate_cells
 
 
 def _histogram(
@@ -449,5 +452,13 @@ def _fractions(
 def _key(node: Node, evaluator: Evaluator) -> KeyValues:
     key = evaluator.key(node)
     if any(mark in key.type for mark in _NESTED):
-        raise RefusedError("key-type", f"groups cannot be formed by a {key.type}", node=node)
+        raise RefusedError(
+            "key-type",
+            f"groups cannot be formed by a {key.type}",
+            hint="Square brackets make a list; a name is written without them, in double quotes "
+            "if it is no plain word."
+            if key.type.endswith("]")
+            else "Group by its parts instead.",
+            node=node,
+        )
     return key

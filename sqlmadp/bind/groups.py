@@ -23,12 +23,13 @@ of NULL's own (see ``evaluate``), and is counted where declared values make the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sqlmadp.sql.hints import shown_name
 from sqlmadp.sql.limits import Limits, advice
 from sqlmadp.sql.statements import RefusedError
 from sqlmadp.table.partition import Partition, common
@@ -38,16 +39,20 @@ Integers = NDArray[np.int64]
 
 
 def too_many_cells(
-    columns: Iterable[str], cells: int, limits: Limits, name: str = "predicate_cells"
+    columns: Collection[str], cells: int, limits: Limits, name: str = "predicate_cells"
 ) -> RefusedError:
     """Return why columns with so many cells together are refused; ``name``: that of the limit."""
-    return RefusedError(
-        "too-many-cells",
-        f"{', '.join(columns)} must be looked at together and have {cells:,} cells together; "
-        f"at most {getattr(limits, name):,} are supported",
-        hint="Join conditions on different columns by AND, or make the columns coarser. "
-        + advice(name),
-    )
+    listed, most = ", ".join(columns), f"at most {getattr(limits, name):,} are supported"
+    if len(columns) > 1:
+        message = f"{listed} must be looked at together and have {cells:,} cells together; {most}"
+        hint = "Compare coarser values (months of dates); join conditions on single columns by AND."
+    elif name == "predicate_cells":
+        message = f"{listed} has {cells:,} values, each of which must be looked at; {most}"
+        hint = "The curator can declare a smaller range or fewer decimals for it."
+    else:
+        message = f"{cells:,} values of {listed} must be told apart; {most}"
+        hint = f"Round it first, as in FLOOR({shown_name(listed)} / 10) * 10."
+    return RefusedError("too-many-cells", message, hint=f"{hint} {advice(name)}")
 
 
 def too_many_groups(groups: int, limits: Limits) -> RefusedError:

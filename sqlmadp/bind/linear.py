@@ -50,6 +50,9 @@ class Relation:
     columns: tuple[KindColumn, ...]
     fixed: bool
     """Whether the answers change nothing about which rows there are."""
+    rows: int = 1
+    """How many rows there are at most.  A join with a condition, or under a WHERE, is taken to have
+    as many as its larger side; should it have more, the limit of time over answers ends it."""
 
     def renamed(self, alias: str, names: Iterable[str]) -> Relation:
         """Return the same columns under a table alias, the first ones renamed."""
@@ -58,7 +61,7 @@ class Relation:
             KindColumn(alias.casefold(), new.get(place, column.name).casefold(), column.kind)
             for place, column in enumerate(self.columns)
         )
-        return Relation(tuple(columns), self.fixed)
+        return replace(self, columns=tuple(columns))
 
 
 _CASTS = frozenset(
@@ -192,8 +195,8 @@ class Shape:
     """Whether the answers change nothing about which rows there are."""
 
 
-Tables = Mapping[str, Sequence[tuple[str, Kind]]]
-"""The columns of every table that a statement may read, by the table's name."""
+Tables = Mapping[str, tuple[Sequence[tuple[str, Kind]], int]]
+"""The columns and the number of rows of every table that a statement may read, by its name."""
 
 
 def shape_of(tree: Node, width: int, tables: Tables) -> Shape:
@@ -207,6 +210,16 @@ def shape_of(tree: Node, width: int, tables: Tables) -> Shape:
     local = tuple(_is_local(item) for item in tree.args.get("expressions") or ())
     local = local if len(local) == width else (False,) * width
     return Shape(tuple(kinds), local, relation.fixed)
+
+
+def crossed_rows(tree: Node, tables: Tables) -> int:
+    """Return the most rows that any FROM clause of a query makes, known before it runs.
+
+    Five blocks of a hundred groups each, one beside the other in FROM, make ten thousand million.
+    """
+    analysis = _Analysis(tables)
+    analysis.query(tree, {})
+    return analysis.most_rows
 
 
 def unchosen(tree: Node) -> Node:
@@ -247,9 +260,10 @@ Relations = Mapping[str, Relation]
 class _Analysis:
     def __init__(self, tables: Tables) -> None:
         self._tables = {}
-        for name, columns in tables.items():
+        self.most_rows = 0
+        for name, (columns, rows) in tables.items():
             own = (KindColumn("", column.casefold(), kind) for column, kind in columns)
-            self._tables[name.casefold()] = Relation(tuple(own), fixed=True)
+            self._tables[name.casefold()] = Relation(tuple(own), fixed=True, rows=rows)
 
     # Queries.
 
@@ -267,12 +281,13 @@ class _Analysis:
             return replace(found, fixed=found.fixed and _keep_rows(node, found.columns, scope))
         if isinstance(node, exp.SetOperation):
             return self._set_operation(node, known)
-        return _UNKNOWN
+        return replace(_UNKNOWN, rows=len(node.expressions))  # A list of VALUES.
 
     def _set_operation(self, node: exp.SetOperation, ctes: Relations) -> Relation:
         parts = [self.query(child, ctes) for child in (node.this, node.expression)]
+        rows = sum(part.rows for part in parts)
         if len({len(part.columns) for part in parts}) != 1 or node.args.get("by_name"):
-            return _UNKNOWN
+            return replace(_UNKNOWN, rows=rows)
         columns = tuple(
             KindColumn("", together[0].name, max(column.kind for column in together))
             for together in zip(*(part.columns for part in parts), strict=True)
@@ -281,10 +296,11 @@ class _Analysis:
         free = all(column.kind == Kind.FREE for column in columns)
         fixed = all(part.fixed for part in parts) and (whole or free)
         scope = self._scope(Relation(columns, fixed), ctes)
-        return Relation(columns, fixed and _keep_rows(node, columns, scope))
+        return Relation(columns, fixed and _keep_rows(node, columns, scope), rows)
 
     def _select(self, node: exp.Select, ctes: Relations) -> Relation:
         source = self._from(node, ctes)
+        self.most_rows = max(self.most_rows, source.rows)
         clauses = [node.args.get(name) for name in ("where", "having")]
         choosing = [clause.this for clause in clauses if clause is not None]
         group = node.args.get("group")
@@ -306,7 +322,7 @@ class _Analysis:
                 scope.aliases[item.alias.casefold()] = kind
         qualify = node.args.get("qualify")
         fixed &= qualify is None or scope.is_free(qualify.this)
-        return Relation(tuple(columns), fixed and _keep_rows(node, columns, scope))
+        return Relation(tuple(columns), fixed and _keep_rows(node, columns, scope), source.rows)
 
     def _scope(self, source: Relation, ctes: Relations) -> Scope:
         return Scope(source, lambda query: self.query(query, ctes))
@@ -317,35 +333,36 @@ class _Analysis:
         reads = node.args.get("from_")
         if reads is None:
             return Relation((), fixed=True)
-        return self._joined(self._relation(reads.this, ctes), node, ctes)
+        crossed = node.args.get("where") is None
+        return self._joined(self._relation(reads.this, ctes, crossed), node, ctes, crossed)
 
-    def _joined(self, left: Relation, node: Node, ctes: Relations) -> Relation:
+    def _joined(self, left: Relation, node: Node, ctes: Relations, crossed: bool) -> Relation:
         for join in node.args.get("joins") or ():
-            left = self._join(left, join, ctes)
+            left = self._join(left, join, ctes, crossed)
         return left
 
-    def _relation(self, table: Node, ctes: Relations) -> Relation:
+    def _relation(self, table: Node, ctes: Relations, crossed: bool) -> Relation:
         if isinstance(table, exp.Table):
             name = table.name
             known = ctes.get(name.casefold()) or self._tables.get(name.casefold(), _UNKNOWN)
             found = known.renamed(table.alias or name, table.alias_column_names)
-            return self._joined(found, table, ctes)
-        if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
-            found = self.query(table, ctes)
-            return found.renamed(table.alias, table.alias_column_names)
-        if isinstance(table, exp.Subquery) and not table.alias:
-            return self._relation(table.this, ctes)
-        return _UNKNOWN
+            return self._joined(found, table, ctes, crossed)
+        if isinstance(table, exp.Subquery) and not isinstance(table.this, exp.Query):
+            found = self._relation(table.this, ctes, crossed)
+            return replace(_UNKNOWN, rows=found.rows) if table.alias else found
+        return self.query(table, ctes).renamed(table.alias, table.alias_column_names)
 
-    def _join(self, left: Relation, join: exp.Join, ctes: Relations) -> Relation:
-        right = self._relation(join.this, ctes)
-        if join.method or join.kind in ("SEMI", "ANTI"):
-            return _UNKNOWN
+    def _join(self, left: Relation, join: exp.Join, ctes: Relations, crossed: bool) -> Relation:
+        right = self._relation(join.this, ctes, crossed)
         using = {part.name.casefold() for part in join.args.get("using") or ()}
+        condition = join.args.get("on")
+        free = crossed and not (join.method or using or condition is not None)
+        rows = left.rows * right.rows if free else max(left.rows, right.rows)
+        if join.method or join.kind in ("SEMI", "ANTI"):
+            return replace(_UNKNOWN, rows=rows)
         matched = [c for c in (*left.columns, *right.columns) if c.name in using]
         columns = (*left.columns, *(replace(c, merged=c.name in using) for c in right.columns))
-        both = Relation(columns, left.fixed and right.fixed)
-        condition = join.args.get("on")
+        both = Relation(columns, left.fixed and right.fixed, rows)
         free = all(column.kind == Kind.FREE for column in matched) and (
             condition is None or self._scope(both, ctes).is_free(condition)
         )
@@ -391,59 +408,3 @@ def _starred(item: Node, source: Relation) -> list[KindColumn]:
         if (column.qualifier == relation if relation else not column.merged)
         and column.name not in excluded
     ]
-
-
-# How many rows joins without a condition make of answers, known before they run: five blocks of a
-# hundred groups each, one beside the other in FROM, make ten thousand million rows.  A join with a
-# condition, or under a WHERE, is taken to have as many rows as its larger side; should it have
-# more, the limit of time over answers ends it.
-
-
-def crossed_rows(tree: Node, sizes: Mapping[str, int]) -> int:
-    """Return the most rows that any FROM clause of a query makes, given the ``sizes`` of tables."""
-    return max(_rows(tree, sizes))
-
-
-def _rows(node: Node, sizes: Mapping[str, int]) -> tuple[int, int]:
-    """Return the rows of a query, and the most rows that anything inside it makes."""
-    if isinstance(node, exp.Values):
-        return len(node.expressions), 0
-    known, most = dict(sizes), 0
-    given = node.args.get("with_")
-    for cte in given.expressions if given is not None else ():
-        known[cte.alias.casefold()], inside = _rows(cte.this, known)
-        most = max(most, inside)
-    if isinstance(node, exp.SetOperation):
-        parts = [_rows(child, known) for child in (node.this, node.expression)]
-        return sum(rows for rows, _ in parts), max([most, *(inside for _, inside in parts)])
-    if isinstance(node, exp.Subquery):
-        rows, inside = _rows(node.this, known)
-        return rows, max(most, inside)
-    reads = node.args.get("from_")
-    if reads is None:
-        return 1, most
-    crossed = node.args.get("where") is None
-    rows, inside = _joined_rows(_table_rows(reads.this, known, crossed), node, known, crossed)
-    return rows, max(most, inside, rows)
-
-
-def _table_rows(table: Node, sizes: Mapping[str, int], crossed: bool) -> tuple[int, int]:
-    if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
-        return _rows(table, sizes)
-    if isinstance(table, exp.Subquery):
-        return _table_rows(table.this, sizes, crossed)
-    if isinstance(table, exp.Values):
-        return len(table.expressions), 0
-    return _joined_rows((sizes.get(table.name.casefold(), 1), 0), table, sizes, crossed)
-
-
-def _joined_rows(
-    left: tuple[int, int], node: Node, sizes: Mapping[str, int], crossed: bool
-) -> tuple[int, int]:
-    rows, most = left
-    for join in node.args.get("joins") or ():
-        other, inside = _table_rows(join.this, sizes, crossed)
-        free = crossed and not join.method
-        free &= join.args.get("on") is None and not join.args.get("using")
-        rows, most = rows * other if free else max(rows, other), max(most, inside)
-    return rows, most

@@ -227,7 +227,7 @@ def audit(measurements: int, as_json: bool, quiet: bool) -> None:
     if as_json:
         print_json(auditing.audit_figures(report))
     else:
-        auditing.show_audit(report)
+        click.echo(auditing.audit_text(report))
     for problem in report.problems:
         click.echo(problem, err=True)
     sys.exit(1 if report.problems else 0)

@@ -165,6 +165,7 @@ def _dry_run(opened: Plan, *, as_json: bool, quiet: bool) -> None:
     help="Compare the plan's mechanism with this one; may be given several times.",
 )
 @click.option("--compare", is_flag=True, help="Compare the plan's mechanism with all others.")
+@SKIP_REFUSED
 @QUIET
 def report(
     path: Path,
@@ -173,6 +174,7 @@ def report(
     *,
     mechanisms: tuple[str, ...],
     compare: bool,
+    skip_refused: bool,
     quiet: bool,
 ) -> None:
     """Write one page that explains the release.
@@ -185,7 +187,7 @@ def report(
     from sqlmadp.show.progress import stages  # noqa: PLC0415
     from sqlmadp.show.report import write_report  # noqa: PLC0415
 
-    opened = Plan.open(path)
+    opened = skipping(Plan.open(path), skip_refused=skip_refused)
     mechanisms = tuple(MECHANISMS) if compare else mechanisms
     with stages(5 + len(mechanisms), quiet=quiet) as progress:
         write_report(opened, out, analyst=analyst, mechanisms=mechanisms, progress=progress)

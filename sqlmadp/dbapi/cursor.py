@@ -60,7 +60,7 @@ class Pending:
         """Return a table of what is known before the release: columns, types, expected errors."""
         rows = [(name, kind, _range(errors.get(name, ()))) for name, kind in self.columns]
         headers = [("column", False), ("type", False), ("expected ±", True)]
-        return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
+        return TextTable.whole(headers, rows)
 
 
 Executed = Answered | Pending

@@ -141,20 +141,6 @@ def labels() -> list[tuple[str, str]]:
     return list(itertools.product(LIARS, TRICKS))
 
 
-def changes(
-    name: str,
-    asked: Honest[Wanted],
-    liar: int,
-    *,
-    tricks: Sequence[str] = TRICKS,
-    seed: int = 0,
-) -> dict[str, float]:
-    """Return a liar's true error by trick under a mechanism, divided by that without it."""
-    honest = asked.gather(asked.wanted, asked.shares)
-    lies = asked.lies(liar, tricks, seed)
-    return {trick: lie.change(name, honest) for trick, lie in zip(tricks, lies, strict=True)}
-
-
 # Matrices over one column of cells.
 
 

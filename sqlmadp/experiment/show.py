@@ -6,13 +6,16 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from sqlmadp.answer.result import TextTable
 from sqlmadp.experiment.misreport import LIARS, TRICKS, labels
 from sqlmadp.experiment.run import MEASURES, Measured
+
+Key = TypeVar("Key", str, tuple[str, str])
+"""A measure, or who lies and how."""
 
 WIDE, HIGH = 64, 320
 """Pixels of one box's place, and of the height of a panel."""
@@ -154,6 +157,10 @@ GAIN = 1 - 1e-9
 """Misreporting that changes an error by a factor below this pays."""
 
 
+_FIELDS = ("total_error", "sharing_ratio", "interference", "interference_within_agreement")
+"""The names of `MEASURES` in JSON."""
+
+
 def experiment_figures(name: str, results: Sequence[Measured]) -> dict[str, Any]:
     """Return the figures that ``experiment --json`` prints."""
     return {
@@ -161,12 +168,10 @@ def experiment_figures(name: str, results: Sequence[Measured]) -> dict[str, Any]
         "instances": len(results),
         "mechanisms": {
             label: {
-                "total_error": _middle(total),
-                "sharing_ratio": _middle(ratio) | _worst(ratio),
-                "interference": _middle(interference) | _worst(interference),
-                "interference_within_agreement": _middle(within) | _worst(within),
+                name: _middle(values) if name == "total_error" else _middle(values) | _worst(values)
+                for name, values in zip(_FIELDS, found.values(), strict=True)
             }
-            for label, (total, ratio, interference, within) in _by_label(results).items()
+            for label, found in _by_label(results, MEASURES).items()
         },
     }
 
@@ -177,7 +182,8 @@ def experiment_table(results: Sequence[Measured]) -> str:
     titles += ["interference: median", "largest", "above 1"]
     titles += ["within the agreement: median", "largest", "above 1"]
     rows = []
-    for label, (total, *ratios) in _by_label(results).items():
+    for label, found in _by_label(results, MEASURES).items():
+        total, *ratios = found.values()
         row = [label, *(f"{value:,.6g}" for value in _middle(total).values())]
         for values in ratios:
             worst = _worst(values)
@@ -190,14 +196,14 @@ def experiment_table(results: Sequence[Measured]) -> str:
 
 def experiment_plots(title: str, results: Sequence[Measured]) -> str:
     """Return the measures as box plots (SVG)."""
-    found = _by_label(results)
+    found = _by_label(results, MEASURES)
     panels = [
         Panel(
             measure,
-            {label: values[place] for label, values in found.items()},
-            mark=None if place == 0 else 1.0,
+            {label: own[measure] for label, own in found.items()},
+            mark=None if measure == MEASURES[0] else 1.0,
         )
-        for place, measure in enumerate(MEASURES)
+        for measure in MEASURES
     ]
     return box_plots(title, panels)
 
@@ -211,7 +217,7 @@ def misreport_figures(name: str, results: Sequence[Measured]) -> dict[str, Any]:
             label: {
                 liar: {trick: _gain(changes[liar, trick]) for trick in TRICKS} for liar in LIARS
             }
-            for label, changes in _changes(results).items()
+            for label, changes in _by_label(results, labels()).items()
         },
     }
 
@@ -219,7 +225,7 @@ def misreport_figures(name: str, results: Sequence[Measured]) -> dict[str, Any]:
 def misreport_table(results: Sequence[Measured]) -> str:
     """Return the change of the true error as text: the median, and the largest gain in brackets."""
     rows = []
-    for label, changes in _changes(results).items():
+    for label, changes in _by_label(results, labels()).items():
         for liar in LIARS:
             gains = [_gain(changes[liar, trick]) for trick in TRICKS]
             rows.append([label, liar, *(f"{g['median']:.3f} ({g['lowest']:.3f})" for g in gains)])
@@ -229,7 +235,7 @@ def misreport_table(results: Sequence[Measured]) -> str:
 
 def misreport_plots(title: str, results: Sequence[Measured]) -> str:
     """Return the changes of the true error as box plots (SVG), both liars in one box."""
-    found = _changes(results)
+    found = _by_label(results, labels())
     panels = [
         Panel(
             f"true error, {trick}",
@@ -244,18 +250,6 @@ def misreport_plots(title: str, results: Sequence[Measured]) -> str:
     return box_plots(title, panels)
 
 
-def _changes(results: Sequence[Measured]) -> dict[str, dict[tuple[str, str], list[float]]]:
-    """Return the changes by mechanism, and by liar and trick."""
-    found: dict[str, dict[tuple[str, str], list[float]]] = {}
-    for result in results:
-        for label, changes in result.items():
-            if changes is not None:
-                own = found.setdefault(label, {})
-                for key, value in zip(labels(), changes, strict=True):
-                    own.setdefault(key, []).append(value)
-    return found
-
-
 def _gain(values: Sequence[float]) -> dict[str, Any]:
     return {
         **_middle(values),
@@ -264,15 +258,17 @@ def _gain(values: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def _by_label(results: Sequence[Measured]) -> dict[str, tuple[list[float], ...]]:
+def _by_label(
+    results: Sequence[Measured], keys: Sequence[Key]
+) -> dict[str, dict[Key, list[float]]]:
     """Return the values of each measure by mechanism, without mechanisms that do not serve."""
-    found: dict[str, tuple[list[float], ...]] = {}
+    found: dict[str, dict[Key, list[float]]] = {}
     for result in results:
-        for label, measures in result.items():
-            if measures is not None:
-                columns = found.setdefault(label, tuple([] for _ in MEASURES))
-                for column, value in zip(columns, measures, strict=True):
-                    column.append(value)
+        for label, values in result.items():
+            if values is not None:
+                own = found.setdefault(label, {key: [] for key in keys})
+                for key, value in zip(keys, values, strict=True):
+                    own[key].append(value)
     return found
 
 

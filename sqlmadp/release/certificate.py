@@ -288,7 +288,7 @@ class Certificate:
             ]
             for joining in names
         ]
-        return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
+        return TextTable.whole(headers, rows)
 
     def _joins(self) -> TextTable:
         """Return everybody's error after each join."""
@@ -301,7 +301,7 @@ class Certificate:
             errors = [number(join.errors[name]) if name in join.errors else "" for name in names]
             total = [number(sum(join.errors.values()))] if summed else []
             rows.append([", ".join(join.analysts), str(join.epsilon), *errors, *total])
-        return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
+        return TextTable.whole(headers, rows)
 
     def _repr_html_(self) -> str:
         """Return the table that notebooks show."""
@@ -323,7 +323,7 @@ class Certificate:
             ]
             for name, standing in self.analysts.items()
         ]
-        return TextTable.of(headers, len(rows), rows.__getitem__, limit=None)
+        return TextTable.whole(headers, rows)
 
 
 def _figure(value: float | None) -> str:

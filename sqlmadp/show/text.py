@@ -1,15 +1,16 @@
 """Text for people: plain tables on standard output.
 
-Colours appear on a terminal only; rich leaves them out if NO_COLOR is set.  A `Grid` that is wider
-than the terminal is shown in several pieces below each other, each with the first columns (its
-keys) again, so that no number is ever broken over two lines.  Only text is folded.
+Colours appear on a terminal only; rich leaves them out if NO_COLOR is set.  A table that is
+wider than the terminal is shown in several pieces below each other, each with the first columns
+(its keys) again, so that no number is ever broken over two lines.  Only text is folded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
+from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -17,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from sqlmadp.answer.result import Result, TextTable, number, visible
+from sqlmadp.answer.result import Result, TextTable, number
 from sqlmadp.errors import NotSupportedError
 from sqlmadp.mechanism import MECHANISMS
 from sqlmadp.mechanism.fairness import AT_CAP, Cap
@@ -27,7 +28,10 @@ from sqlmadp.release.certificate import TINY, Accuracy, Certificate
 from sqlmadp.release.check import most_seconds
 from sqlmadp.release.preview import DryRun, Previews
 from sqlmadp.release.release import Release, Results
-from sqlmadp.show import GAP, WIDEST
+from sqlmadp.show import GAP, SHOWN_HASH, WIDEST
+
+STATEMENT = (("analyst", False), ("statement", False), ("groups", True), ("column", False))
+"""The first columns of tables of statements, and whether they are aligned to the right."""
 
 
 def console() -> Console:
@@ -83,9 +87,9 @@ def show_previews(previews: Previews) -> None:
         relative = asked.plan.measure == "relative"
         unit = "1 = asking one by one" if relative else "squared"
         screen.print(f"\nExpected error ({unit}): alone with their own share -> together")
-        _analysts_table(shown).show(screen)
+        show_table(_analysts_table(shown), keys=2)
         screen.print("\nStandard error (±) of every statement's answers")
-        _queries_table(shown).show(screen)
+        show_table(_queries_table(shown), keys=4)
         for name, each in shown.items():
             screen.print(f"{name}: {each.promise}", markup=False)
     for name, unsupported in previews.items():
@@ -107,12 +111,14 @@ def show_caps(previews: Previews, caps: Mapping[str, Mapping[str, Cap]]) -> None
             "What each costs is by how much the total error would fall without it.",
             markup=False,
         )
-        headers = [Header("analyst"), Header("error / cap", right=True), Header("binds")]
-        table = Grid([*headers, Header("costs", right=True)])
-        for name, each in own.items():
-            cost = f"{100 * each.cost:.1f}%" if each.binds else ""
-            table.add(name, f"{each.reached:.3f}", "yes" if each.binds else "no", cost)
-        table.show(console())
+        headers = [("analyst", False), ("error / cap", True), ("binds", False), ("costs", True)]
+        rows = [
+            (name, f"{each.reached:.3f}", "yes", f"{100 * each.cost:.1f}%")
+            if each.binds
+            else (name, f"{each.reached:.3f}", "no", "")
+            for name, each in own.items()
+        ]
+        show_table(TextTable.whole(headers, rows))
         above, _ = found.bounds.beside(found.total)
         if above is not None:
             console().print(
@@ -136,17 +142,15 @@ def _sentence(text: str) -> str:
 
 def show_statements(certificate: Certificate) -> None:
     """Print every statement: its groups, the standard error of each column, and its gain."""
-    headers = [Header("analyst"), Header("statement"), Header("groups", right=True)]
-    headers += [Header("column"), Header("±", right=True)]
-    table = Grid([*headers, Header("times as accurate as one by one", right=True)])
+    headers = [*STATEMENT, ("±", True), ("times as accurate as one by one", True)]
+    rows: list[Sequence[str]] = []
     for name, standing in certificate.analysts.items():
         for each in standing.statements:
             gain = f"{each.factor**-0.5:.2f}" if each.factor else ""
             first, *others = _column_errors(each)
-            table.add(name, each.name, f"{each.rows:,}", *first, gain)
-            for column in others:
-                table.add("", "", "", *column, "")
-    table.show(console())
+            rows.append((name, each.name, f"{each.rows:,}", *first, gain))
+            rows += [("", "", "", *column, "") for column in others]
+    show_table(TextTable.whole(headers, rows))
 
 
 def _column_errors(accuracy: Accuracy) -> list[tuple[str, str]]:
@@ -162,48 +166,45 @@ def show_least_epsilon(least: Mapping[str, Fraction]) -> None:
     """Print the least epsilon that meets the targets, by mechanism; nothing without targets."""
     if least:
         console().print("\nLeast epsilon that meets every target")
-        table = Grid([Header("mechanism"), Header("epsilon", right=True)])
-        for name, epsilon in least.items():
-            table.add(name, f"{float(epsilon):.6g}")
-        table.show(console())
+        rows = [(name, f"{float(epsilon):.6g}") for name, epsilon in least.items()]
+        show_table(TextTable.whole([("mechanism", False), ("epsilon", True)], rows))
 
 
-def _analysts_table(shown: Mapping[str, Certificate]) -> Grid:
-    mechanisms = (Header(name, right=True) for name in shown)
-    table = Grid([Header("analyst"), Header("share"), *mechanisms], keys=2)
+def _analysts_table(shown: Mapping[str, Certificate]) -> TextTable:
     every = list(shown.values())
+    rows: list[Sequence[str]] = []
     for name, first in every[0].analysts.items():
         own = [each.analysts[name] for each in every]
         errors = [f"{number(each.alone)} -> {number(each.now)}" for each in own]
-        table.add(name, str(first.share), *errors)
-    table.add("largest sharing ratio", "", *(_ratio(each.sharing_ratio) for each in every))
-    table.add("largest interference", "", *(_ratio(each.worst_interference) for each in every))
-    within = [_ratio(each.worst_within_agreement) for each in every]
-    table.add("  within the agreement", "", *within)
-    table.add("total error", "", *(number(each.total) for each in every))
+        rows.append((name, str(first.share), *errors))
     beside = [each.bounds.beside(each.total) for each in every]
-    table.add("total / utilitarian's", "", *(f"{r:.3f}" if r else "" for r, _ in beside))
-    table.add("total / lower bound", "", *(f"{r:.2f}" if r else "" for _, r in beside))
-    return table
+    rows += [
+        ("largest sharing ratio", "", *(_ratio(each.sharing_ratio) for each in every)),
+        ("largest interference", "", *(_ratio(each.worst_interference) for each in every)),
+        ("  within the agreement", "", *(_ratio(each.worst_within_agreement) for each in every)),
+        ("total error", "", *(number(each.total) for each in every)),
+        ("total / utilitarian's", "", *(f"{r:.3f}" if r else "" for r, _ in beside)),
+        ("total / lower bound", "", *(f"{r:.2f}" if r else "" for _, r in beside)),
+    ]
+    headers = [("analyst", False), ("share", False), *((name, True) for name in shown)]
+    return TextTable.whole(headers, rows)
 
 
-def _ratio(value: float) -> Text:
-    """Return a fairness measure; a violation is red where there are colours."""
-    return Text(f"{value:.3f}", style="bold red" if value > 1 + TINY else "")
+def _ratio(value: float) -> str:
+    """Return a fairness measure; a violation is marked."""
+    return f"{value:.3f}{' !' if value > 1 + TINY else ''}"
 
 
-def _queries_table(shown: Mapping[str, Certificate]) -> Grid:
-    mechanisms = (Header(name, right=True) for name in shown)
-    headers = [Header("analyst"), Header("statement"), Header("groups", right=True)]
-    table = Grid([*headers, Header("column"), *mechanisms], keys=4)
+def _queries_table(shown: Mapping[str, Certificate]) -> TextTable:
     every = list(shown.values())
+    rows: list[Sequence[str]] = []
     for name, standing in every[0].analysts.items():
         for place, each in enumerate(standing.statements):
             own = [_column_errors(c.analysts[name].statements[place]) for c in every]
             for line, ((column, _), *_) in enumerate(zip(*own, strict=True)):
                 first = (name, each.name, f"{each.rows:,}") if line == 0 else ("", "", "")
-                table.add(*first, column, *(errors[line][1] for errors in own))
-    return table
+                rows.append((*first, column, *(errors[line][1] for errors in own)))
+    return TextTable.whole([*STATEMENT, *((name, True) for name in shown)], rows)
 
 
 def show_release(release: Release, results: Results) -> None:
@@ -232,12 +233,12 @@ def show_certificate(certificate: Certificate) -> None:
         if isinstance(part, str):
             screen.print(part if place else f"\nCertificate: {part}", markup=False)
         else:
-            Grid.of(part).show(screen)
+            show_table(part)
 
 
 def show_result(result: Result) -> None:
     """Print one query's rows, and what is to be said about them."""
-    Grid.of(result.table(limit=None)).show(console())
+    show_table(result.table(limit=None))
     for note in result.notes:
         console().print(f"note: {note}", markup=False, soft_wrap=True)
 
@@ -283,10 +284,11 @@ def show_dry_run(found: DryRun) -> None:
     if found.added_to is not None:
         screen.print(f"It would add analysts to the release of {found.added_to}, which stays")
     screen.print("\nWhat would be measured")
-    table = Grid([Header("columns"), Header("questions", right=True)])
-    for columns, questions in found.measured.items():
-        table.add(", ".join(columns) or "(all records)", f"{questions:,}")
-    table.show(screen)
+    rows = [
+        (", ".join(columns) or "(all records)", f"{questions:,}")
+        for columns, questions in found.measured.items()
+    ]
+    show_table(TextTable.whole([("columns", False), ("questions", True)], rows))
     screen.print("\nExpected accuracy of every statement")
     show_statements(found.preview)
 
@@ -296,98 +298,67 @@ def show_ledger(ledger: Ledger) -> None:
     screen = console()
     screen.print(f"budget {ledger.budget}, spent {ledger.spent}, left {ledger.left}")
     if ledger.charges:
-        titles = ("mechanism", "analysts", "release")
-        headers = [Header("time"), Header("epsilon", right=True), *map(Header, titles)]
-        table = Grid(headers)
-        for charge in ledger.charges:
-            analysts = ", ".join(charge.analysts)
-            table.add(
-                charge.time, str(charge.epsilon), charge.mechanism, analysts, charge.release[:12]
-            )
-        table.show(screen)
+        titles = ("time", "epsilon", "mechanism", "analysts", "release")
+        rows = []
+        for each in ledger.charges:
+            names, release = ", ".join(each.analysts), each.release[:SHOWN_HASH]
+            rows.append((each.time, str(each.epsilon), each.mechanism, names, release))
+        show_table(TextTable.whole([(title, title == "epsilon") for title in titles], rows))
     screen.print(f"head {ledger.head}", soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class Header:
-    """The head of one column."""
+def show_table(table: TextTable, keys: int = 1, screen: Console | None = None) -> None:
+    """Print a table, in as many pieces as the width of the screen makes necessary.
 
-    title: str
-    right: bool = False
-    """Whether the column has numbers: aligned to the right, and never folded."""
-    joined: bool = False
-    """Whether the column belongs to the one before it and stays beside it."""
+    Each piece has the first ``keys`` columns again.
+    """
+    screen = screen or console()
+    for piece, places in enumerate(_pieces(table, screen.width, keys)):
+        if piece:
+            screen.print()
+        screen.print(_piece(table, places))
 
 
-@dataclass
-class Grid:
-    """Rows of text under headers."""
+def _pieces(table: TextTable, width: int, keys: int) -> Iterator[list[int]]:
+    """Yield the columns of each piece."""
+    widths = [
+        max(map(cell_len, (title, *(row[place] for row in table.rows))))
+        for place, (title, _) in enumerate(table.headers)
+    ]
+    if sum(widths) + GAP * (len(widths) - 1) <= width:
+        yield list(range(len(widths)))
+        return
+    first = list(range(keys))
+    taken = min(sum(widths[place] + GAP for place in first), width // 2)
+    piece, used = [*first], taken
+    for unit in _units(table, keys):
+        needed = sum(widths[place] + GAP for place in unit)
+        if len(piece) > keys and used + needed - GAP > width:
+            yield piece
+            piece, used = [*first], taken
+        piece.extend(unit)
+        used += needed
+    yield piece
 
-    headers: Sequence[Header]
-    keys: int = 1
-    """How many of the first columns are repeated in every piece."""
-    rows: list[list[Text]] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, table: TextTable) -> Grid:
-        """Return a grid of all rows of a table, in which an error stays beside its answer."""
-        grid = cls([Header(title, right, title == "±") for title, right in table.headers])
-        for row in table.rows:
-            grid.add(*row)
-        return grid
+def _units(table: TextTable, keys: int) -> list[list[int]]:
+    """Return the columns behind the keys, an error together with its answer."""
+    units: list[list[int]] = []
+    for place in range(keys, len(table.headers)):
+        if table.headers[place][0] == "±" and units:
+            units[-1].append(place)
+        else:
+            units.append([place])
+    return units
 
-    def add(self, *cells: str | Text) -> None:
-        """Add a row; text is shown on one line, whatever its characters."""
-        self.rows.append([c if isinstance(c, Text) else Text(visible(c)) for c in cells])
 
-    def show(self, screen: Console) -> None:
-        """Print the table, in as many pieces as the width of the screen makes necessary."""
-        for piece, places in enumerate(self._pieces(screen.width)):
-            if piece:
-                screen.print()
-            screen.print(self._table(places))
-
-    def _pieces(self, width: int) -> Iterator[list[int]]:
-        """Yield the columns of each piece."""
-        widths = [
-            max(cell_len(text) for text in (header.title, *(row[place].plain for row in self.rows)))
-            for place, header in enumerate(self.headers)
-        ]
-        if sum(widths) + GAP * (len(widths) - 1) <= width:
-            yield list(range(len(widths)))
-            return
-        keys = list(range(self.keys))
-        taken = min(sum(widths[place] + GAP for place in keys), width // 2)
-        piece, used = [*keys], taken
-        for unit in self._units():
-            needed = sum(widths[place] + GAP for place in unit)
-            if len(piece) > len(keys) and used + needed - GAP > width:
-                yield piece
-                piece, used = [*keys], taken
-            piece.extend(unit)
-            used += needed
-        yield piece
-
-    def _units(self) -> list[list[int]]:
-        """Return the columns behind the keys, those that stay beside each other together."""
-        units: list[list[int]] = []
-        for place in range(self.keys, len(self.headers)):
-            if self.headers[place].joined and units:
-                units[-1].append(place)
-            else:
-                units.append([place])
-        return units
-
-    def _table(self, places: Sequence[int]) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-        for place in places:
-            header = self.headers[place]
-            table.add_column(
-                Text(visible(header.title)),
-                justify="right" if header.right else "left",
-                no_wrap=header.right,
-                overflow="fold",
-            )
-        for row in self.rows:
-            table.add_row(*(row[place] for place in places))
-        return table
+def _piece(table: TextTable, places: Sequence[int]) -> Table:
+    """Return some columns of a table: numbers on the right and never folded."""
+    shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    for place in places:
+        title, right = table.headers[place]
+        justify: Literal["left", "right"] = "right" if right else "left"
+        shown.add_column(Text(title), justify=justify, no_wrap=right, overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(Text(row[place]) for place in places))
+    return shown

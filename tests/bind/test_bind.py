@@ -248,3 +248,37 @@ def test_quantiles_are_exact_up_to_many_values_and_merged_beyond_with_a_note(val
     for rows in (*piece.rows, *piece.coarser):
         cells = rows.matrix @ rows.parts[0].functions
         assert (np.asarray(cells.sum(axis=0)) == 1).all()
+
+
+def test_two_dates_of_several_years_are_compared_as_one_joint_column():
+    ends = {"minimum": date(2021, 7, 1), "maximum": date(2024, 12, 31)}
+    columns = (Column(name=name, type="date", **ends) for name in ("ordered", "delivered"))
+    sql = "SELECT COUNT(*) FROM t WHERE delivered - ordered > 30"
+    (rows,) = bound(sql, Evaluator(Domain(table="t", columns=tuple(columns)))).aggregates
+    assert rows.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("sql", "message", "hint"),
+    [
+        ("SELECT SUM(cost) FROM t", "cost has 10,000,002 values", "fewer decimals"),
+        ("SELECT AVG(LN(fee + 1)) FROM t", "1,500,001 values of fee", "FLOOR(fee / 10) * 10"),
+        ("SELECT COUNT(*) FROM t WHERE fee < age", "fee, age must be looked at together", "AND"),
+    ],
+)
+def test_a_column_of_too_many_values_is_named_with_what_to_do(sql, message, hint):
+    cost = Column(name="cost", type="decimal", minimum=0.0, maximum=1e5, decimals=2)
+    fee = Column(name="fee", type="integer", minimum=0, maximum=1_500_000)
+    age = Column(name="age", type="integer", minimum=0, maximum=99)
+    with pytest.raises(SqlError) as caught:
+        bound(sql, Evaluator(Domain(table="t", columns=(cost, fee, age))))
+    (problem,) = caught.value.problems
+    assert message in problem.message
+    assert hint in problem.hint
+
+
+def test_answers_that_are_joined_without_a_condition_are_refused_if_they_are_many(evaluator):
+    blocks = ", ".join(f"(SELECT age, COUNT(*) FROM people GROUP BY age) b{n}" for n in range(4))
+    assert codes(f"SELECT COUNT(*) FROM {blocks}", evaluator) == ["too-many-groups"]
+    inner = f"SELECT (SELECT COUNT(*) FROM {blocks}) FROM people"
+    assert codes(f"{inner} GROUP BY sex", evaluator) == ["too-many-groups"]

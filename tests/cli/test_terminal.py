@@ -14,15 +14,16 @@ import time
 import IPython
 import pytest
 from click.testing import CliRunner
-from interrupts import started
+from interrupts import started, wait_until_heeding
 from rich.console import Console
 from terminals import on_a_terminal
 
 import sqlmadp
+from sqlmadp.answer.result import TextTable
 from sqlmadp.cli import main
 from sqlmadp.files.plan import Plan
 from sqlmadp.release.release import STAGES
-from sqlmadp.show.text import Grid, Header
+from sqlmadp.show.text import show_table
 
 TOTAL = "-- name: all\nSELECT COUNT(*) AS n FROM visits"
 GROUPS = "SELECT age, COUNT(*) AS n FROM visits GROUP BY age"
@@ -105,16 +106,15 @@ def test_away_from_a_terminal_there_are_no_escapes_and_no_stages(unfair):
     assert done.stderr == ""
 
 
-def shown(grid, width):
+def shown(headers, row, width):
     screen = Console(file=io.StringIO(), width=width, color_system=None)
-    grid.show(screen)
+    show_table(TextTable.whole(headers, [row]), screen=screen)
     return [line.rstrip() for line in screen.file.getvalue().splitlines()]
 
 
 def test_a_wide_table_is_cut_into_pieces_with_its_keys_and_no_number_broken():
-    grid = Grid([Header("analyst"), *(Header(f"mechanism{n}", right=True) for n in range(6))])
-    grid.add("alice", *(f"{n}2345.678" for n in range(6)))
-    lines = shown(grid, 40)
+    headers = [("analyst", False), *((f"mechanism{n}", True) for n in range(6))]
+    lines = shown(headers, ["alice", *(f"{n}2345.678" for n in range(6))], 40)
     assert max(map(len, lines)) <= 40
     assert sum("alice" in line for line in lines) == 3
     for n in range(6):
@@ -122,18 +122,16 @@ def test_a_wide_table_is_cut_into_pieces_with_its_keys_and_no_number_broken():
 
 
 def test_an_error_stays_next_to_its_value():
-    pairs = [h for n in "ab" for h in (Header(n, right=True), Header("±", right=True, joined=True))]
-    grid = Grid([Header("key"), *pairs])
-    grid.add("x", "1234567890", "0.5", "2345678901", "0.6")
-    first, second = (line for line in shown(grid, 26) if line.startswith("x"))
+    headers = [("key", False), ("a", True), ("±", True), ("b", True), ("±", True)]
+    lines = shown(headers, ["x", "1234567890", "0.5", "2345678901", "0.6"], 26)
+    first, second = (line for line in lines if line.startswith("x"))
     assert first.split() == ["x", "1234567890", "0.5"]
     assert second.split() == ["x", "2345678901", "0.6"]
 
 
 def test_text_cannot_redraw_the_terminal_or_be_taken_for_markup():
-    grid = Grid([Header("[red]name[/red]")])
-    grid.add("\x1b[2J[bold]x[/bold]")
-    assert shown(grid, 80) == ["[red]name[/red]", "\\x1b[2J[bold]x[/bold]"]
+    lines = shown([("[red]name[/red]", False)], ["\x1b[2J[bold]x[/bold]"], 80)
+    assert lines == ["[red]name[/red]", "\\x1b[2J[bold]x[/bold]"]
 
 
 @pytest.mark.parametrize(
@@ -231,6 +229,7 @@ class TestInterrupts:
             stderr=subprocess.PIPE,
             text=True,
         )
+        wait_until_heeding(process)
         time.sleep(0.4)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)

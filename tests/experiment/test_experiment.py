@@ -26,7 +26,6 @@ from sqlmadp.experiment.instances import NONLINEAR, Settings, instance, invented
 from sqlmadp.experiment.misreport import (
     LIARS,
     TRICKS,
-    changes,
     labels,
     misreported,
     of_matrices,
@@ -258,6 +257,13 @@ asked_by_some = st.lists(
     min_size=2,
     max_size=4,
 )
+
+
+def changes(name, asked, liar, *, tricks):
+    """Return a liar's true error by trick under a mechanism, divided by that without it."""
+    honest = asked.gather(asked.wanted, asked.shares)
+    lies = asked.lies(liar, tricks)
+    return {trick: lie.change(name, honest) for trick, lie in zip(tricks, lies, strict=True)}
 
 
 def change(workloads, liar, trick):

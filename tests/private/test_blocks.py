@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from sqlmadp.errors import StrategyError
-from sqlmadp.private.blocks import MAX_ANSWER, checked_blocks, exact_answers, grain
+from sqlmadp.private.blocks import (
+    MAX_ANSWER,
+    checked_blocks,
+    coarseness,
+    exact_answers,
+    grain,
+    rounding,
+)
 from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
 
@@ -91,6 +98,14 @@ def test_a_block_that_must_not_be_measured_is_refused(people, block, message):
 def test_a_ramp_is_let_through(people):
     (checked,) = checked_blocks([partition(**RAMP)], people)
     assert grain(checked) == Fraction(1, 3)
+
+
+def test_as_many_units_as_two_squared_prices_have_are_let_through(people):
+    block = partition(**RAMP | {"degrees": [2], "unit": 2**41})
+    (checked,) = checked_blocks([block], people)
+    assert checked.units == 2**82
+    assert grain(checked) == Fraction(coarseness(checked), 2**82)
+    assert rounding(checked) < Fraction(1, 2**12)
 
 
 def test_steps_that_change_after_the_check_are_not_seen(people):

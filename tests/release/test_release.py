@@ -97,8 +97,8 @@ def generated(seed: int) -> tuple[str, str]:
     "mechanism", quick_first(1, ["waterfilling", "independent", "utilitarian"])
 )
 def test_without_noise_every_statement_returns_what_duckdb_returns(plans, mechanism):
-    statements, references = zip(*map(generated, range(60)), strict=True)
-    halves = {"alice": ";\n".join(statements[:30]), "bob": ";\n".join(statements[30:])}
+    statements, references = zip(*map(generated, range(30)), strict=True)
+    halves = {"alice": ";\n".join(statements[:15]), "bob": ";\n".join(statements[15:])}
     plan = Plan.open(plans.write(halves, epsilon=EXACT, budget=EXACT, mechanism=mechanism))
     results = release(plan).results()
     table = plans.table()

@@ -227,7 +227,7 @@ def exact_variance(blocks: list[Rows], query: list[Fraction]) -> Fraction | None
     return sum((table[r][-1] * query[c] for r, c in pivots), Fraction(0))
 
 
-@pytest.mark.parametrize("seed", quick_first(4, range(12)))
+@pytest.mark.parametrize("seed", quick_first(2, range(12)))
 def test_weights_of_1_work_with_weights_of_2_to_the_30(seed: int) -> None:
     random = np.random.default_rng([19, seed])
     blocks = [random_rows(random, HEAVIEST[n % len(HEAVIEST)]) for n in range(1, 5)]

@@ -25,8 +25,8 @@ from sqlmadp.show.report.charts import Bar, lying_bars, standing_bars
 from sqlmadp.show.report.content import Content, Statement
 from sqlmadp.show.report.markup import (
     Cell,
-    Heading,
     Markup,
+    Row,
     download,
     element,
     framed,
@@ -87,13 +87,10 @@ def _filter(names: Sequence[str]) -> Markup:
 
 def accuracy(content: Content) -> Markup:
     """Return the expected error of every column of every statement as a table."""
-    headings = [Heading("statement"), Heading("analyst"), Heading("column")]
-    headings += [Heading(title, right=True) for title in ("groups", "±", "relative to one by one")]
-    rows = [
+    headings = ("statement", "analyst", "column", "groups", "±", "relative to one by one")
+    rows: list[Row] = [
         [
-            Cell(each.expected.name, each.expected.name),
-            Cell(each.analyst, each.analyst),
-            Cell(column, column),
+            *(each.expected.name, each.analyst, column),
             Cell(each.expected.rows, f"{each.expected.rows:,}"),
             Cell(error, "later" if error is None else number(error)),
             Cell(each.expected.factor, f"{each.expected.factor:.2f}"),
@@ -203,7 +200,7 @@ def _heat_map(result: Result, down: int, across: int, count: int) -> Markup | No
     high = max((_height(value) for value, _ in found.values()), default=0.0)
     body = []
     for row in rows:
-        cells = [Cell(row, row)]
+        cells: list[str | Cell] = [row]
         for column in columns:
             value, error = found[row, column]
             part = _height(value) / high if high else 0.0
@@ -211,7 +208,7 @@ def _heat_map(result: Result, down: int, across: int, count: int) -> Markup | No
             cells.append(Cell(value, _figure(value), small=small, shade=part))
         body.append(cells)
     by = result.columns[down][0], result.columns[across][0]
-    headings = [Heading(f"{by[0]} \\ {by[1]}"), *(Heading(each, right=True) for each in columns)]
+    headings = [f"{by[0]} \\ {by[1]}", *columns]
     return framed(f"{name} by {by[0]} and {by[1]}", headings, body, kind="heat")
 
 
@@ -222,11 +219,11 @@ def _height(value: Any) -> float:
 
 def _table(result: Result, name: str) -> Markup:
     """Return the first rows, each answer with its standard error next to it."""
-    headings = []
-    for column, kind in result.columns:
-        headings.append(Heading(column, right=is_number(kind)))
-        if column in result.rmse:
-            headings.append(Heading("±", right=True, hint="one standard error of the noise"))
+    headings = [
+        title
+        for column, _ in result.columns
+        for title in ([column, "±"] if column in result.rmse else [column])
+    ]
     rows = [_row(result, place) for place in range(min(len(result.rows), SHOWN_ROWS))]
     hidden = len(result.rows) - SHOWN_ROWS
     more = f"… {hidden:,} more rows, which the CSV file has" if hidden > 0 else ""

@@ -13,7 +13,7 @@ from sqlmadp.answer.result import number
 from sqlmadp.release.certificate import TINY
 from sqlmadp.show.report.charts import gains_chart
 from sqlmadp.show.report.content import Content
-from sqlmadp.show.report.markup import Cell, Heading, Markup, element, section, sentence, table
+from sqlmadp.show.report.markup import Cell, Markup, Row, element, section, sentence, table
 
 TERMS = {
     "sharing incentive": "nobody does worse than alone with their share",
@@ -103,11 +103,18 @@ def _guarantee(content: Content) -> str:
 
 
 def _standings(content: Content) -> Markup:
-    titles = ("share", "alone", "together", "ratio", "interference", "within agreement")
-    headings = [Heading("analyst"), *(Heading(title, right=True) for title in titles)]
-    rows = [
+    headings = (
+        "analyst",
+        "share",
+        "alone",
+        "together",
+        "ratio",
+        "interference",
+        "within agreement",
+    )
+    rows: list[Row] = [
         [
-            Cell(name, name),
+            name,
             Cell(each.share, str(each.share)),
             Cell(each.alone, number(each.alone)),
             Cell(each.now, number(each.now)),
@@ -131,34 +138,25 @@ def _changes(content: Content, kind: Literal["interference", "within_agreement"]
 
 
 def _matrix(changes: Changes, name: str, file: str) -> Markup:
-    headings = [Heading("joining"), *(Heading(each, right=True) for each in changes)]
-    rows = [
-        [Cell(joining, joining), *(_shaded(ratio) for ratio in others.values())]
-        for joining, others in changes.items()
+    rows: list[Row] = [
+        [joining, *map(_shaded, others.values())] for joining, others in changes.items()
     ]
-    return table(name, headings, rows, file=file, kind="heat influence")
+    return table(name, ["joining", *changes], rows, file=file, kind="heat influence")
 
 
 def _joins(content: Content) -> Markup:
     names = list(content.certificate.analysts)
-    headings = [Heading("joining"), *(Heading(each, right=True) for each in ("epsilon", *names))]
-    rows = []
+    rows: list[Row] = []
     for join in content.certificate.joins:
-        joining = ", ".join(join.analysts)
         errors = (join.errors.get(name) for name in names)
-        rows.append(
-            [
-                Cell(joining, joining),
-                Cell(join.epsilon, str(join.epsilon)),
-                *(Cell(error, "" if error is None else number(error)) for error in errors),
-            ]
-        )
+        shown = (Cell(error, "" if error is None else number(error)) for error in errors)
+        rows.append([", ".join(join.analysts), Cell(join.epsilon, str(join.epsilon)), *shown])
+    headings = ["joining", "epsilon", *names]
     return table("Everybody's expected error after each join", headings, rows, file="joins")
 
 
 def _comparison(content: Content) -> Markup:
-    titles = ("all together", *content.certificate.analysts, "interference")
-    headings = [Heading("mechanism"), *(Heading(title, right=True) for title in titles)]
+    headings = ["mechanism", "all together", *content.certificate.analysts, "interference"]
     rows = []
     for mechanism, each in content.certificates.items():
         relative = each.total / content.certificate.total if each.total else 1.0

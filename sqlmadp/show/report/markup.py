@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 from urllib.parse import quote
 
@@ -86,6 +87,7 @@ def _shown(value: object) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
+STANDARD_ERROR = "one standard error of the noise"
 TOO_LARGE = (
     "Too large for a download from this page: sqlmadp release PLAN --out FOLDER writes all rows to "
     "a file."
@@ -106,54 +108,60 @@ class Cell:
     """From 0 to 1, in a heat map."""
 
 
-@dataclass(frozen=True)
-class Heading:
-    """The heading of a column."""
-
-    name: str
-    right: bool = False
-    """Whether its cells are numbers."""
-    hint: str = ""
-    """Shown where a pointer rests on it."""
+Row = Sequence[str | Cell]
+"""One row of a table; a string is shown as it is."""
 
 
 def table(
-    name: str,
-    headings: Sequence[Heading],
-    rows: Sequence[Sequence[Cell]],
-    *,
-    file: str,
-    kind: str = "",
+    name: str, headings: Sequence[str], rows: Iterable[Row], *, file: str, kind: str = ""
 ) -> Markup:
     """Return a table under a caption, with its download."""
-    values = ([cell.value for cell in row] for row in rows)
-    columns = [heading.name for heading in headings]
-    shown = framed(name, headings, rows, kind=kind)
-    return element("div", shown, download(file, columns, values), class_="table")
+    made = [_cells(row) for row in rows]
+    shown = framed(name, headings, made, kind=kind)
+    values = ([cell.value for cell in row] for row in made)
+    return element("div", shown, download(file, headings, values), class_="table")
 
 
 def framed(
     caption: str,
-    headings: Sequence[Heading],
-    rows: Sequence[Sequence[Cell]],
+    headings: Sequence[str],
+    rows: Iterable[Row],
     *,
     kind: str = "",
     frame: str = "scroll",
     more: str = "",
 ) -> Markup:
-    """Return a table in a frame, which a keyboard can scroll; the first cell of a row heads it."""
-    body = [_row(headings, row) for row in rows]
+    """Return a table in a frame, which a keyboard can scroll; the first cell of a row heads it.
+
+    Columns of numbers are aligned to the right.
+    """
+    made = [_cells(row) for row in rows]
+    right = [_numeric([row[place].value for row in made]) for place in range(len(headings))]
+    body = [_row(headings, right, row) for row in made]
     if more:
         body.append(element("tr", element("td", more, colspan=len(headings))))
-    kinds = " ".join(filter(None, [kind, "" if _fits_phone(headings, rows) else "wide"]))
-    made = element(
+    kinds = " ".join(filter(None, [kind, "" if _fits_phone(headings, made) else "wide"]))
+    heads = (_heading(*each) for each in zip(headings, right, strict=True))
+    shown = element(
         "table",
         element("caption", caption),
-        element("thead", element("tr", *(_heading(heading) for heading in headings))),
+        element("thead", element("tr", *heads)),
         element("tbody", *body),
         class_=kinds or None,
     )
-    return element("div", made, class_=frame, tabindex="0", role="region", aria_label=caption)
+    return element("div", shown, class_=frame, tabindex="0", role="region", aria_label=caption)
+
+
+def _cells(row: Row) -> list[Cell]:
+    return [cell if isinstance(cell, Cell) else Cell(cell, cell) for cell in row]
+
+
+def _numeric(values: Sequence[Any]) -> bool:
+    """Return whether the values of a column are numbers, apart from missing ones."""
+    known = [value for value in values if value is not None]
+    return bool(known) and all(
+        isinstance(value, Number) and not isinstance(value, bool) for value in known
+    )
 
 
 def download(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Markup:
@@ -179,19 +187,19 @@ def download(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -
     return element("p", link, class_="download")
 
 
-def _heading(heading: Heading) -> Markup:
-    name = element("abbr", heading.name, title=heading.hint) if heading.hint else heading.name
-    return element("th", name, scope="col", class_="right" if heading.right else None)
+def _heading(name: str, right: bool) -> Markup:
+    shown = element("abbr", name, title=STANDARD_ERROR) if name == "±" else name
+    return element("th", shown, scope="col", class_="right" if right else None)
 
 
-def _row(headings: Sequence[Heading], row: Sequence[Cell]) -> Markup:
+def _row(headings: Sequence[str], right: Sequence[bool], row: Sequence[Cell]) -> Markup:
     cells = []
     for place, (heading, cell) in enumerate(zip(headings, row, strict=True)):
         small = [" ", element("small", cell.small)] if cell.small else []
-        kinds = " ".join(filter(None, ["right" if heading.right else "", cell.kind]))
+        kinds = " ".join(filter(None, ["right" if right[place] else "", cell.kind]))
         own: dict[str, object] = {"class_": kinds or None}
         if place:
-            own["data_label"] = heading.name
+            own["data_label"] = heading
         else:
             own["scope"] = "row"
         if cell.shade is not None:
@@ -200,9 +208,9 @@ def _row(headings: Sequence[Heading], row: Sequence[Cell]) -> Markup:
     return element("tr", *cells)
 
 
-def _fits_phone(headings: Sequence[Heading], rows: Sequence[Sequence[Cell]]) -> bool:
+def _fits_phone(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bool:
     """Return whether the longest words of all columns fit side by side on a phone."""
-    widths: list[float] = [_longest_word(heading.name) * BOLD for heading in headings]
+    widths: list[float] = [_longest_word(heading) * BOLD for heading in headings]
     for row in rows:
         for place, cell in enumerate(row):
             letter = LETTER if place else BOLD

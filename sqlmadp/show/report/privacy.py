@@ -16,8 +16,8 @@ from sqlmadp.show.report.charts import budget_chart
 from sqlmadp.show.report.content import Content
 from sqlmadp.show.report.markup import (
     Cell,
-    Heading,
     Markup,
+    Row,
     element,
     listed,
     section,
@@ -119,24 +119,16 @@ def _charged(content: Content) -> str:
 
 
 def _charges(content: Content) -> Markup:
-    headings = [
-        Heading("time"),
-        Heading("epsilon", right=True),
-        Heading("analysts"),
-        Heading("release"),
+    rows: list[Row] = [
+        [
+            Cell(charge.time, moment(charge.time)),
+            Cell(charge.epsilon, str(charge.epsilon)),
+            ", ".join(charge.analysts),
+            "this one" if charge == content.released else "",
+        ]
+        for charge in content.charges
     ]
-    rows = []
-    for charge in content.charges:
-        names = ", ".join(charge.analysts)
-        this = "this one" if charge == content.released else ""
-        rows.append(
-            [
-                Cell(charge.time, moment(charge.time)),
-                Cell(charge.epsilon, str(charge.epsilon)),
-                Cell(names, names),
-                Cell(this, this),
-            ]
-        )
+    headings = ("time", "epsilon", "analysts", "release")
     return table("Charges to the budget", headings, rows, file="charges")
 
 
@@ -225,23 +217,16 @@ def method(content: Content) -> Markup:
 
 def _measured(content: Content) -> Markup:
     curator = content.reader is None
-    headings = [
-        Heading("measured by"),
-        Heading("numbers", right=True),
-        Heading("part of epsilon", right=True),
-        *([Heading("serves")] if curator else []),
+    headings = ["measured by", "numbers", "part of epsilon", *(["serves"] if curator else [])]
+    rows: list[Row] = [
+        [
+            each.name,
+            Cell(each.numbers, f"{each.numbers:,}"),
+            Cell(each.part, f"{each.part:.1%}" if each.part >= 0.001 else "< 0.1%"),
+            *([", ".join(each.serves) or "nobody's statements directly"] if curator else []),
+        ]
+        for each in content.measured
     ]
-    rows = []
-    for each in content.measured:
-        serves = ", ".join(each.serves) or "nobody's statements directly"
-        rows.append(
-            [
-                Cell(each.name, each.name),
-                Cell(each.numbers, f"{each.numbers:,}"),
-                Cell(each.part, f"{each.part:.1%}" if each.part >= 0.001 else "< 0.1%"),
-                *([Cell(serves, serves)] if curator else []),
-            ]
-        )
     name = "What is measured, by combination of columns"
     if not curator:
         name += ": those within your statements"
