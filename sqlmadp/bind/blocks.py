@@ -123,8 +123,12 @@ def _rows(
         cells = labels[name] if name in labels else np.zeros((sizes or {})[name], dtype=np.int64)
         columns[name] = _Column.of(cells, functions)
     shape = [column.part.size for column in columns.values()]
-    if math.prod(shape) > groups.limits.block_cells:
-        raise too_many_cells(columns, math.prod(shape), groups.limits, "block_cells")
+    told_apart = math.prod(shape)
+    too_fine = math.prod(column.part.denominator for column in columns.values()) >= 2**62
+    if too_fine:  # Two functions such as LN(a) * SQRT(b): their steps cannot be multiplied.
+        told_apart = math.prod(column.part.values for column in columns.values())
+    if too_fine or told_apart > groups.limits.block_cells:
+        raise too_many_cells(columns, told_apart, groups.limits, "block_cells")
     numbers, vertices = _combinations(tables, columns)
     added = np.zeros(len(vertices))
     places = dict(zip(columns, np.unravel_index(vertices, shape), strict=True)) if shape else {}

@@ -48,8 +48,10 @@ def _large_scopes(asked: Found, limits: Limits) -> Iterator[tuple[str, Statement
     for each in asked:
         by_scope.setdefault(each[0].scope, []).append(each)
     for scope, own in by_scope.items():
-        columns = zip(*({rows.layout: rows.parts for rows, _, _ in own}.values()), strict=True)
-        vertices = math.prod(common(parts).size for parts in columns)
+        layouts = {rows.layout: rows for rows, _, _ in own}
+        columns = zip(*(rows.parts for rows in layouts.values()), strict=True)
+        together = math.prod(common(parts).size for parts in columns)
+        vertices = min(together, sum(rows.size for rows in layouts.values()))
         entries = sum(rows.entries for rows, _, _ in own)
         if vertices <= most and entries <= limits.plan_cells:
             continue

@@ -30,7 +30,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import qr
 
-from sqlmadp.table.partition import Floats, Integers, Partition, common
+from sqlmadp.table.partition import Floats, Integers, Partition, common, sampled
 from sqlmadp.table.rows import Exceptions
 
 NEGLIGIBLE = 1e-9
@@ -51,8 +51,10 @@ class Column:
         """``exceptions``: vertices of the main partition that a strategy treats unlike others."""
         distinct = sorted(set(parts), key=lambda part: (part.size, part.key))
         self._known = frozenset(distinct)
-        self.finest = common(distinct)
-        self.main = main_partition(distinct)
+        some = _at_some_values(distinct)
+        self._sampled = some is not None
+        self.finest = common(distinct) if some is None else some
+        self.main = main_partition(distinct) if some is None else some
         few = len(exceptions) * MANY_EXCEPTIONS <= self.main.size
         whole = few and self.main in distinct
         if not whole:
@@ -90,13 +92,17 @@ class Column:
         A combination of functions is known if nothing is left of it here.
         """
         if part not in self._missed:
-            known = part in self._known or self.main.refines(part)
+            known = part in self._known or (not self._sampled and self.main.refines(part))
             self._missed[part] = None if known else self._left_of(part)
         return self._missed[part]
 
     def _left_of(self, part: Partition) -> sparse.csr_array | None:
         parts = []
-        if not self.finest.refines(part):
+        if self._sampled:
+            left = part.over(self.main).toarray()
+            along = left @ self.interpolants.T / self.count
+            parts.append(sparse.csr_array(left - along @ self.interpolants))
+        elif not self.finest.refines(part):
             parts.append(self.finest.missed_of(part))
         if self.main != self.finest:
             left = self._remainder(part).toarray()
@@ -187,6 +193,19 @@ def main_partition(parts: Sequence[Partition]) -> Partition:
     return finest if finest in parts or 2 * others > largest.size else largest
 
 
+def _at_some_values(parts: Sequence[Partition]) -> Partition | None:
+    """Return a few values as vertices, where they tell as much as the finest partition does.
+
+    Functions that are curved along a wide column have no common vertices but its values.  Unless
+    one partition tells everything apart there is no fine residual, and any values will do at which
+    functions that differ do so.
+    """
+    if len(parts) < 2 or not any(part.is_curved for part in parts):
+        return None
+    *others, last = parts
+    return None if all(last.refines(part) for part in others) else sampled(parts)
+
+
 @lru_cache(maxsize=KEPT_COLUMNS)
 def column_of(parts: frozenset[Partition], exceptions: Exceptions = ()) -> Column:
     """Return the basis of a column; equal ones are worked out once."""
@@ -200,7 +219,9 @@ def _extended(basis: Floats, functions: Floats) -> Floats:
     for _ in range(2):  # Once more, for what rounding left.
         left = left - (left @ basis.T / count) @ basis
     q, r, _ = qr(left.T, mode="economic", pivoting=True)
-    rank = int((np.abs(np.diag(r)) > NEGLIGIBLE * max(1.0, float(np.abs(functions).max()))).sum())
+    # Functions of length about 1 under the inner product are as long as sqrt(count) here.
+    least = NEGLIGIBLE * math.sqrt(count) * max(1.0, float(np.abs(functions).max()))
+    rank = int((np.abs(np.diag(r)) > least).sum())
     new = q[:, :rank].T
     new = new - (new @ basis.T / count) @ basis  # What was short is orthogonal again.
     return np.vstack([basis, new * math.sqrt(count)])

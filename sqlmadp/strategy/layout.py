@@ -30,6 +30,10 @@ MANY_SCOPES = 300
 MERGED_VERTICES = 1024
 """Merge two scopes only if both together have at most this many vertices."""
 
+SCOPE_VERTICES = 2**16
+"""Merge rows over the same columns up to this many vertices.  Two functions such as LN(price) and
+SQRT(price) have few vertices each, and together as many as the column has values."""
+
 UNION_VERTICES = 512
 """Try one block over all columns up to this many vertices."""
 
@@ -65,15 +69,20 @@ def _stacked(rows: Sequence[Rows]) -> Rows:
 
 
 def per_scope(workload: Sequence[Rows]) -> list[Rows]:
-    """Return one block per scope that is asked for."""
-    return [merged(scope, rows) for scope, rows in by_scope(workload).items()]
+    """Return one block per scope that is asked for; as asked if that would be too many vertices."""
+    found = []
+    for scope, rows in by_scope(workload).items():
+        columns = zip(*(each.parts for each in rows), strict=True)
+        few = math.prod(common(parts).size for parts in columns) <= SCOPE_VERTICES
+        found += [merged(scope, rows)] if few else rows
+    return found
 
 
 def layouts(asked: Sequence[Rows]) -> list[list[Rows]]:
     """Return the choices of blocks worth trying for a workload, given one block per layout."""
     workload = per_scope(asked)
     scopes = [rows.scope for rows in workload if rows.scope] or [()]
-    if len(scopes) > MANY_SCOPES:
+    if len(scopes) > MANY_SCOPES or len(set(scopes)) < len(scopes):
         return [list(asked)]
     sizes = vertex_counts(workload)
     maximal = [s for s in scopes if not any(set(s) < set(t) for t in scopes)]

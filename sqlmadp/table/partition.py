@@ -28,7 +28,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,11 +61,19 @@ AT_ONCE = 2**16
 """Compare this many values with a polynomial at once: a column may have millions."""
 
 MAX_STEPS = 2**40
-"""Look for at most this many whole steps along a piece."""
+"""Look for at most this many whole steps along a piece, and round to as many where there are none:
+what a record adds to a sum is then off by less than 5e-13 of the span of what is summed, far below
+what `solve.column` takes to be rounding."""
 
-CURVED_VALUES = 1024
-"""Let steps be any function of a column of at most this many values.  Those of a wide column are
-written into a statement as a few straight runs: its squares lie on a parabola, not on a ramp."""
+CURVED_VALUES, MOST_CURVED = 1024, 2**20
+"""Let steps be any whole numbers along a column of at most 1,024 values.  Those of a wide column
+are written into a statement as a few straight runs if possible: its squares lie on a parabola, not
+on a ramp.  A function that is neither, LN(price), is a ramp of its own while the column has at most
+2^20 values, which are then grouped by (1.5 s and 320 MB to plan for a million)."""
+
+SAMPLED, MOST_SAMPLED = 16, 4096
+"""Look at 16 values of a run to tell curved functions apart, and two more for each of them, while
+that is at most 4,096 values: beside the 512 ranges of a median, every value alone is quicker."""
 
 MIN_STRETCH, MAX_BENDS = 32, 16
 """Cut a column of at least this many values where its functions bend, at no more than 16 places."""
@@ -215,7 +223,7 @@ class Partition:
     @classmethod
     def finest(cls, values: int) -> Partition:
         """Return the partition in which every value is a vertex."""
-        return cls.flat(np.arange(values))
+        return _worked_out_once(("finest", values), lambda: cls.flat(np.arange(values)))
 
     @classmethod
     def of_functions(cls, rows: Floats, labels: Integers | None = None) -> Partition:
@@ -243,6 +251,11 @@ class Partition:
         return not self.degrees.any()
 
     @cached_property
+    def is_curved(self) -> bool:
+        """Whether a piece rises along no few straight lines: what LN(price) does."""
+        return not self.is_flat and len(self.runs.starts) > CURVED_VALUES
+
+    @cached_property
     def degree(self) -> int:
         """The largest degree of a piece."""
         return int(self.degrees.max(initial=0))
@@ -261,23 +274,18 @@ class Partition:
         return digest.digest()
 
     @cached_property
-    def _content(self) -> tuple[object, ...]:
-        arrays = (*self.runs.arrays, self.degrees)
-        return self.runs.count, self.unit, *(array.tobytes() for array in arrays)
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash(self._content)
+    def _content(self) -> bytes:
+        """A digest of the runs: quick, and small where a column has millions of values."""
+        digest = hashlib.sha256(repr((self.runs.count, self.unit, len(self.degrees))).encode())
+        for array in (*self.runs.arrays, self.degrees):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.digest()
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, Partition) or self._hash != other._hash:
-            return False
-        return self._content == other._content
+        return self is other or (isinstance(other, Partition) and self._content == other._content)
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(self._content)
 
     @property
     def functions(self) -> sparse.csr_array:
@@ -300,6 +308,8 @@ class Partition:
 
     def _numerators_at(self, values: Integers) -> sparse.csr_array:
         pieces, all_steps = self.runs.at(values)
+        if self.denominator >= 2**62:  # Only ever where few values are curved along long steps.
+            all_steps = all_steps.astype(np.float64)
         degrees, firsts = self.degrees[pieces], self.first_vertices[pieces]
         rows, columns, data = [], [], []
         for degree in range(self.degree + 1):
@@ -311,9 +321,10 @@ class Partition:
                 bernstein = math.comb(degree, place) * steps**place * rest ** (degree - place)
                 rows.append(firsts[here] + place)
                 columns.append(here)
-                data.append(bernstein * scale)
+                data.append(bernstein * (scale if all_steps.dtype == np.int64 else float(scale)))
         entries = (np.concatenate(data), (np.concatenate(rows), np.concatenate(columns)))
-        found = sparse.csr_array(entries, shape=(self.size, len(values)), dtype=np.int64)
+        shape = self.size, len(values)
+        found = sparse.csr_array(entries, shape=shape, dtype=all_steps.dtype)
         found.eliminate_zeros()
         return found
 
@@ -400,7 +411,8 @@ class Partition:
 
         Where nothing is missed at these values, nothing is missed at any.
         """
-        values = _outline(np.union1d(self.runs.starts, other.runs.starts), self.values)
+        starts = _union([self.runs.starts, other.runs.starts], self.values)
+        values = _outline(starts, self.values)
         return sparse.csr_array(
             other.over(self) @ self.functions_at(values) - other.functions_at(values)
         )
@@ -410,7 +422,7 @@ class Partition:
 
         All functions of the other are then known over the vertices here.
         """
-        starts = np.union1d(self.runs.starts, other.runs.starts)
+        starts = _union([self.runs.starts, other.runs.starts], self.values)
         values = np.concatenate([starts, np.append(starts[1:], self.values) - 1])
         (pieces, steps), (theirs, their_steps) = self.runs.at(values), other.runs.at(values)
         inside = other.runs.at(self.first_values)[0]
@@ -474,10 +486,12 @@ def common(parts: Sequence[Partition]) -> Partition:
 
 def _common(distinct: Sequence[Partition]) -> Partition:
     finest = max(distinct, key=lambda part: part.size)
+    count = finest.values
+    if finest.size < count and _all_apart(distinct):
+        return Partition.finest(count)
     if all(finest.refines(part) for part in distinct if part is not finest):
         return finest
-    count = finest.values
-    starts = reduce(np.union1d, (part.runs.starts for part in distinct))
+    starts = _union([part.runs.starts for part in distinct], count)
     for values in (_outline(starts, count), np.arange(count)):
         known = [part.runs.at(values) for part in distinct]
         labels = known[0][0]
@@ -495,6 +509,22 @@ def _common(distinct: Sequence[Partition]) -> Partition:
         if found is not None:
             return found
     raise AssertionError("every value was looked at")
+
+
+def _all_apart(parts: Sequence[Partition]) -> bool:
+    """Return whether several functions are curved along all values, so that each is a vertex."""
+    some = sampled(parts) if sum(part.is_curved for part in parts) else None
+    if some is None:
+        return False
+    known = [part.runs.at(some.first_values) for part in parts]
+    labels = distinct_columns(np.array([pieces for pieces, _ in known], float), some.size)
+    rows = np.array([steps / part.unit for part, (_, steps) in zip(parts, known, strict=True)])
+    groups = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
+    return all(
+        len(own) < 3 or not any(_looks_polynomial(rows[:, own], lead, 2) for lead in leads)
+        for own in groups
+        for leads in [[own, *rows[:, own], *_roots(rows[:, own])]]
+    )
 
 
 _KEPT: OrderedDict[tuple[object, ...], Partition] = OrderedDict()
@@ -516,6 +546,36 @@ def _starts(changes: Sequence[NDArray[np.bool_]]) -> Integers:
     """Return the first value, and all at which something changes."""
     begins = np.logical_or.reduce(changes)
     begins[:1] = True
+    return np.flatnonzero(begins)
+
+
+def sampled(parts: Sequence[Partition]) -> Partition | None:
+    """Return single vertices whose first values tell all parts' functions apart; None if many.
+
+    Where functions along a wide column are curved, only every value alone would express them all.
+    Whether functions depend on each other is seen at a few values: some of every run along which
+    nothing but curved functions changes.
+    """
+    count = parts[0].values
+    begins = []
+    for part in parts:
+        starts, pieces = part.runs.starts, part.runs.pieces
+        begins.append(starts[_starts([pieces != np.roll(pieces, 1)])] if part.is_curved else starts)
+    starts = _union(begins, count)
+    each = SAMPLED + 2 * len(parts)
+    if len(starts) * each > min(count, MOST_SAMPLED):
+        return None
+    ends = np.append(starts[1:], count) - 1
+    own = np.linspace(starts, ends, each).astype(np.int64).reshape(-1)
+    chosen = _union([own, *(part.evaluation[0] for part in parts)], count)
+    return Partition._flat_runs(chosen, np.arange(len(chosen)), count)
+
+
+def _union(starts: Sequence[Integers], count: int) -> Integers:
+    """Return the starts of any of several lists of runs."""
+    begins = np.zeros(count, dtype=bool)
+    for own in starts:
+        begins[own] = True
     return np.flatnonzero(begins)
 
 
@@ -576,6 +636,8 @@ def distinct_columns(
     """
     numbers = np.zeros(columns, dtype=np.int64) if labels is None else renumbered(labels)
     for row in rows:  # Numbered anew after every row, so that the numbers never overflow.
+        if columns and numbers.max() + 1 == columns:
+            break
         different = np.unique(row)
         numbers = renumbered(numbers * len(different) + np.searchsorted(different, row))
     return numbers
@@ -631,6 +693,8 @@ def _assembled(labels: Integers, rows: Floats, values: Integers, count: int) -> 
                     lengths.append((own, int(line[0].max()), line[1]))
                     steps[own] = line[0]
             number_of += max(0, len(stretches) - 1)
+            if not stretches and len(rows) == 1 and CURVED_VALUES < len(members) <= MOST_CURVED:
+                return _curved(labels, rows[0]) if len(values) == count else None
             if not stretches:
                 alike = distinct_columns(rows[:, members], len(members))
                 pieces[members] = np.where(alike == 0, piece, number_of + alike - 1)
@@ -645,6 +709,18 @@ def _assembled(labels: Integers, rows: Floats, values: Integers, count: int) -> 
     if not _straight(values, number, steps):
         return None
     return Partition.of_runs(Runs.of(values, number, steps, count), found_degrees, unit)
+
+
+def _curved(labels: Integers, row: Floats) -> Partition:
+    """Return one ramp per label along which a function of many values rises, in rounded steps."""
+    order = np.argsort(labels, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(labels))[:-1]])
+    low, high = (end.reduceat(row[order], starts) for end in (np.minimum, np.maximum))
+    first, last = row[order][starts], row[order][np.append(starts[1:], len(row)) - 1]
+    low, high = np.where(first <= last, (low, high), (high, low))
+    span = np.where(low == high, 1.0, high - low)
+    steps = np.rint((row - low[labels]) / span[labels] * MAX_STEPS).astype(np.int64)
+    return Partition(labels, steps, (low != high).astype(np.int64), MAX_STEPS)
 
 
 def _straight(values: Integers, pieces: Integers, steps: Integers) -> bool:
@@ -721,6 +797,8 @@ def _line(rows: Floats, places: Integers) -> Line | None:
     widest = rows[np.argmax(np.ptp(rows, axis=1))]
     for degree in (1, 2):
         for lead in [widest] if degree == 1 else [places, *rows, *_roots(rows)]:
+            if not _looks_polynomial(rows, lead, degree):
+                continue
             rise = _whole_steps(lead)
             if rise is None or _few_distinct(rise, degree + 1) <= degree + 1:
                 continue
@@ -738,6 +816,15 @@ def _line(rows: Floats, places: Integers) -> Line | None:
             if _distance(rows, coefficients, t) <= 1e-10 * np.abs(rows).max():
                 return _oriented(rise), degree
     return None
+
+
+def _looks_polynomial(rows: Floats, lead: NDArray[np.number], degree: int) -> bool:
+    """Return whether rows are polynomials of ``lead`` at a few values, nearly."""
+    some = np.linspace(0, len(lead) - 1, min(len(lead), 16)).astype(np.int64)
+    t = lead[some] - lead[some].min()
+    powers = np.vander(t / max(float(t.max()), 1e-300), degree + 1)
+    fitted = powers @ np.linalg.lstsq(powers, rows[:, some].T)[0]
+    return float(np.abs(fitted - rows[:, some].T).max()) <= 1e-6 * float(np.abs(rows).max())
 
 
 def _distance(rows: Floats, coefficients: Floats, t: Floats) -> float:

@@ -5,6 +5,7 @@ A partition is stored once, as runs of a straight line, and rows name it by its 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from sqlmadp.table.rows import Rows
 from sqlmadp.table.runs import Run, affine_runs, from_runs
 
 
-class StoredPartition(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class StoredPartition(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Runs of numbers: how many, the first, and by how much each exceeds the one before."""
 
     pieces: list[Run]
@@ -29,17 +30,28 @@ class StoredPartition(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The degree of every piece."""
     unit: int
     """Steps from one end of a piece to the other."""
+    curve: bytes = b""
+    """The steps instead, where they lie along no few lines: the differences of their differences,
+    as 64-bit integers, compressed."""
 
     @classmethod
     def of(cls, part: Partition) -> StoredPartition:
         """Return a partition as runs."""
-        pieces, steps, degrees = map(affine_runs, (part.pieces, part.steps, part.degrees))
+        pieces, degrees = affine_runs(part.pieces), affine_runs(part.degrees)
+        if part.is_curved:
+            turns = np.diff(part.steps, 2, prepend=[0, 0]).astype("<i8")
+            curve = zlib.compress(turns.tobytes())
+            return cls(pieces=pieces, steps=[], degrees=degrees, unit=part.unit, curve=curve)
+        steps = affine_runs(part.steps)
         return cls(pieces=pieces, steps=steps, degrees=degrees, unit=part.unit)
 
     @property
     def partition(self) -> Partition:
         """The partition that is stored."""
         pieces, steps, degrees = map(from_runs, (self.pieces, self.steps, self.degrees))
+        if self.curve:
+            turns = np.frombuffer(zlib.decompress(self.curve), "<i8").astype(np.int64)
+            steps = np.cumsum(np.cumsum(turns))
         return Partition(pieces, steps, degrees, self.unit)
 
 

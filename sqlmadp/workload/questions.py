@@ -9,7 +9,9 @@ statements and a statement's part over its m linear pieces:
 
 in units of 2 / epsilon^2 for the epsilon of the analyst's share.  An analyst's error is the mean
 over statements of the mean over a statement's rows of ``variance / naive variance``: 1 means no
-better than asking one by one, and the mean over the rows of any single piece is capped at 1.
+better than asking one by one, and the mean over the rows of any single piece is capped at 1: the
+mean, not every row, since all rows of a piece have the same naive variance, and some may be
+measured better at the expense of others.
 Multiplying a statement by a constant changes nothing, and equal
 statements count once, so repeating one gains nothing; a statement's weight multiplies it in the
 mean.
