@@ -238,7 +238,10 @@ class Evaluator:
             f"JOIN (SELECT value, MIN(cell) AS first FROM ({values}) GROUP BY value) AS alike "
             "ON each.value IS NOT DISTINCT FROM alike.value",
         )
-        first, codes = np.unique(_placed(fetched, "first", np.int32), return_inverse=True)
+        placed = _placed(fetched, "first", np.int32)
+        del fetched  # Each array may be of millions of cells.
+        first = np.unique(placed)
+        codes = np.searchsorted(first, placed).astype(np.int32)
         texts = self._texts(node, values, first)
         null = np.array([text is None for text in texts], dtype=bool)[codes]
         hidden = null & _undeclared(columns).reshape(-1)
@@ -366,10 +369,12 @@ class Evaluator:
                 f"(FROM {table} WHERE __cell IN ({', '.join(map(str, cells[c.name]))})) AS {table}"
                 for table, c in zip(tables, columns, strict=True)
             ]
-        strides = row_major_strides([column.size for column in columns])
-        number = [f"{t}.__cell * {stride}" for t, stride in zip(tables, strides, strict=True)]
+        sizes = [column.size for column in columns]
+        pairs = zip(tables, row_major_strides(sizes), strict=True)
+        number = " + ".join(f"{table}.__cell * {stride}" for table, stride in pairs) or "0"
+        kind = "INTEGER" if math.prod(sizes) < 2**31 else "BIGINT"  # Millions of them are fetched.
         return (
-            f"SELECT {' + '.join(number) or '0::BIGINT'} AS cell, ({text(node)}) AS value "
+            f"SELECT CAST({number} AS {kind}) AS cell, ({text(node)}) AS value "
             f"FROM {', '.join(sources) or '(SELECT 1)'}"
         )
 
@@ -420,7 +425,7 @@ def _placed(
     if np.ma.isMaskedArray(values):
         values = np.ma.filled(np.ma.asarray(values, dtype=np.float64), np.nan)
     placed = np.empty(len(values), dtype=kind)
-    placed[np.asarray(fetched["cell"], dtype=np.int64)] = values
+    placed[np.asarray(fetched["cell"])] = values
     return placed
 
 

@@ -466,6 +466,10 @@ class Partition:
     def merged(self, labels: Integers, flattened: NDArray[np.bool_]) -> Partition:
         """Return the partition in which pieces of equal label are one, some of them one vertex."""
         runs = self.runs
+        if self.is_flat:
+            own = labels[runs.pieces]
+            longer = _starts([own != np.roll(own, 1)])
+            return Partition._flat_runs(runs.starts[longer], own[longer], runs.count)
         outline = _outline(runs.starts, runs.count)
         pieces, steps = runs.at(outline)
         still = np.where(flattened[pieces], 0, steps)
@@ -652,10 +656,10 @@ def renumbered(labels: NDArray[np.integer]) -> Integers:
     if high - low >= COUNTED * len(numbers):
         numbers = np.unique(numbers, return_inverse=True)[1].reshape(-1)
         low, high = 0, int(numbers.max())
-    if low == numbers[0] == 0 and (np.diff(np.maximum.accumulate(numbers)) <= 1).all():
-        return numbers  # Every new label is the next one.
     first = np.full(high - low + 1, len(numbers), dtype=np.int64)
-    first[numbers[::-1] - low] = np.arange(len(numbers) - 1, -1, -1)
+    for start in reversed(range(0, len(numbers), AT_ONCE)):  # The first place is written last.
+        some = numbers[start : start + AT_ONCE]
+        first[some[::-1] - low] = np.arange(start + len(some) - 1, start - 1, -1)
     present = np.flatnonzero(first < len(numbers))
     rank = np.empty(len(first), dtype=np.int64)
     rank[present[np.argsort(first[present])]] = np.arange(len(present))
