@@ -50,8 +50,12 @@ def _large_scopes(asked: Found, limits: Limits) -> Iterator[tuple[str, Statement
     for scope, own in by_scope.items():
         layouts = {rows.layout: rows for rows, _, _ in own}
         columns = zip(*(rows.parts for rows in layouts.values()), strict=True)
-        together = math.prod(common(parts).size for parts in columns)
-        vertices = min(together, sum(rows.size for rows in layouts.values()))
+        vertices = math.prod(common(parts).size for parts in columns)
+        if vertices > most:
+            from sqlmadp.strategy.layout import SCOPE_VERTICES  # noqa: PLC0415 - Loads slowly.
+
+            if vertices > SCOPE_VERTICES:  # They are measured as they are asked.
+                vertices = min(vertices, sum(rows.size for rows in layouts.values()))
         entries = sum(rows.entries for rows, _, _ in own)
         if vertices <= most and entries <= limits.plan_cells:
             continue
