@@ -104,10 +104,10 @@ def print_notes(notes: Iterable[Problem], skipped: Iterable[Refused] = (), *, qu
 
 
 def notices(*, quiet: bool) -> Callable[[str], None]:
-    """Return a function that writes a note to standard error, unless ``quiet``."""
+    """Return a function that writes a note to standard error; only warnings if ``quiet``."""
 
     def write(note: str) -> None:
-        if not quiet:
+        if not quiet or note.startswith("warning:"):
             sys.stderr.write(f"{note}\n")  # Unlike click.echo, this is put above a progress bar.
             sys.stderr.flush()
 

@@ -78,7 +78,7 @@ def update_notes(names: Iterable[str], ledger: Ledger, notice: Notice) -> None:
         note = note_of(name)
         if _is_behind(note, name, ledger) and not _updated(note, name, ledger):
             notice(
-                f"note: {str(note)!r} cannot be brought up to date, so an older copy of ledger "
+                f"warning: {str(note)!r} cannot be brought up to date, so an older copy of ledger "
                 f"{str(ledger.path)!r}, or another ledger, would not be noticed; make both "
                 "folders writable, and run the command again"
             )

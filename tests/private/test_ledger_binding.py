@@ -285,7 +285,8 @@ def without_notes(source, target, *, replace=os.replace):
 def test_a_command_says_that_a_note_is_behind(plans, monkeypatch):
     path = plans.write({"ana": "SELECT COUNT(*) FROM visits"}, mechanism="identity")
     monkeypatch.setattr("sqlmadp.private.ledger_binding.os.replace", without_notes)
-    for command in (["release", path], ["query", path, "SELECT COUNT(*) FROM visits"]):
+    query = ["query", path, "SELECT COUNT(*) FROM visits"]
+    for command in (["release", path], query, ["release", "--quiet", path]):
         result = CliRunner().invoke(main, [str(each) for each in command])
         assert result.exit_code == 0
         assert "visits.parquet.ledger-head' cannot be brought up to date" in result.stderr
