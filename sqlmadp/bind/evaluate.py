@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -41,8 +41,13 @@ NO_NUMBERS = ("DATE", "TIMESTAMP")
 CONFIRMED_CELLS = 1 << 12
 """Confirm products of columns on at most this many cells, and look at all cells otherwise."""
 
+KEPT_NUMBERS = 2**23
+"""Remember functions of values up to this many numbers, 64 MB: two of a column of two million
+values take eight million."""
+
 Texts = NDArray[np.object_]
 Floats = NDArray[np.float64]
+Kept = TypeVar("Kept", "Argument", "Terms | None")
 
 
 class EvaluationError(RefusedError):
@@ -132,7 +137,7 @@ class Evaluator:
         """Return the values that an aggregate is applied to, on every cell of their columns."""
         key = text(node)
         if key not in self._arguments:
-            self._arguments[key] = self._evaluate_argument(node)
+            self._keep(self._arguments, key, self._evaluate_argument(node))
         return self._arguments[key]
 
     def terms(self, node: Node) -> Terms | None:
@@ -150,8 +155,14 @@ class Evaluator:
                 found = None  # A part fails where the whole does not.
             if found is not None and len(found.present) > 1 and not self._confirmed(node, found):
                 found = None
-            self._terms[key] = found
+            self._keep(self._terms, key, found)
         return self._terms[key]
+
+    def _keep(self, known: dict[str, Kept], key: str, found: Kept) -> None:
+        """Remember what was evaluated last, as far as there is room for wide columns."""
+        known[key] = found
+        while len(known) > 1 and sum(map(_numbers_of, known.values())) > KEPT_NUMBERS:
+            del known[next(iter(known))]
 
     def _numbers(self, node: Node, *, dates: bool) -> Floats:
         """Return the value of an expression of one column on every cell; NaN where it is NULL.
@@ -415,6 +426,16 @@ def _undeclared(columns: Sequence[Column]) -> NDArray[np.bool_]:
         if column.null_cell is not None and not column.nullable:
             undeclared[(slice(None),) * axis + (column.null_cell,)] = True
     return undeclared
+
+
+def _numbers_of(found: Argument | Terms | None) -> int:
+    """Return how many numbers are held."""
+    if isinstance(found, Argument):
+        return found.ranks.size + len(found.numbers)
+    if found is None:
+        return 0
+    functions = [v for term in (*found.terms, *found.presence) for v in term.functions.values()]
+    return sum(map(len, [*functions, *found.present.values()]))
 
 
 def _placed(

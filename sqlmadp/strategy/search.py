@@ -115,6 +115,7 @@ class Search:
         work: int = WORK,
     ) -> None:
         """``rows``: what each block has.  Rows B move only if ``move``."""
+        self._left: tuple[Sequence[Rows], Sequence[Sequence[Rows]], Sequence[Rows]] | None
         self._work = work
         self._given = list(rows)
         self._spent = 0
@@ -130,11 +131,18 @@ class Search:
         ]
         exceptions += [each.exceptions for each in known]
         self.spaces = Residuals([*ones, *known], exceptions)
-        self._grams = [self.spaces.gram(workload) for workload in workloads]
-        self._collect_blocks(ones)
-        self._collect_queries(self._grams)
-        self._collect_known(self.spaces.gram(known))
+        self._sizes = [self.spaces.spaces[fine].size for fine in self.spaces.large]
         self._classes = self._weight_classes()
+        self._left = (ones, workloads, known)
+
+    def _prepare(self) -> None:
+        """Write out all matrices, once: where a search is not affordable they would be large."""
+        if self._left is None:
+            return
+        (ones, workloads, known), self._left = self._left, None
+        self._collect_blocks(ones)
+        self._collect_queries([self.spaces.gram(workload) for workload in workloads])
+        self._collect_known(self.spaces.gram(known))
 
     def _collect_blocks(self, ones: Sequence[Rows]) -> None:
         spaces = self.spaces
@@ -169,7 +177,6 @@ class Search:
         shares = np.concatenate([together.shares, np.array(values, dtype=np.float64)])
         shape = (len(spaces.numbers), len(self.blocks))
         self._incidence = sparse.csr_array((shares, (places, owners)), shape=shape)
-        self._sizes = [spaces.spaces[fine].size for fine in spaces.large]
         self._pieces = len(self._sizes) + sum(len(own) for own in matrices)
         self._fixed = [
             _flattened(own, len(self.blocks), size)
@@ -221,8 +228,11 @@ class Search:
     @cached_property
     def affordable(self) -> int:
         """How many evaluations the work allows, in all searches together."""
-        moved = sum(len(free.cells) ** 3 for free in self._free)
         cubes = sum(size**3 for size in self._sizes)
+        if FEWEST_STEPS * cubes > self._work:
+            return 0
+        self._prepare()
+        moved = sum(len(free.cells) ** 3 for free in self._free)
         return self._work // (cubes + moved + PIECE_WORK * (1 + self._pieces))
 
     def start(self, weights: Floats | None = None) -> Floats:
@@ -249,6 +259,7 @@ class Search:
 
     def errors(self, flat: Floats) -> tuple[Floats, _State]:
         """Return everybody's error, and what its gradient is worked out from."""
+        self._prepare()
         weights, rows = self.split(flat)
         total = float(weights.sum())
         numbers = self._incidence @ weights**2 + total**2 * self._known_numbers
@@ -335,6 +346,7 @@ class Search:
         rounds: int = CAP_ROUNDS,
     ) -> Floats:
         """Return the flat vector of least weighted error, within the caps as far as possible."""
+        self._prepare()
         flat = self.start() if start is None else start
         count = len(self._scalars)
         importance = np.ones(count) if importance is None else importance
