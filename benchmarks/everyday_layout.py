@@ -157,6 +157,8 @@ PLANS: dict[str, Callable[[], Everyday]] = {
     "shop": lambda: stored("shop"),
     "pay": lambda: stored("pay"),
     "library": lambda: stored("library"),
+    "bikes": lambda: stored("bikes"),
+    "admissions": lambda: stored("admissions"),
     "ranges": ranges,
     "sf1": census,
 }
