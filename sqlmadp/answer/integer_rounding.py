@@ -28,8 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
-from sqlmadp.table.partition import Floats, Integers, Partition, common
+from sqlmadp.table.partition import Partition, common
 from sqlmadp.table.rows import Rows, kronecker
+from sqlmadp.table.runs import Floats, Integers
 
 Mask = NDArray[np.bool_]
 

@@ -53,9 +53,10 @@ from sqlmadp.answer.sizes import (
     TRIES,
 )
 from sqlmadp.solve.solution import Estimate, Solution
-from sqlmadp.table.partition import Floats, common
+from sqlmadp.table.partition import common
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats
 
 Mask = NDArray[np.bool_]
 

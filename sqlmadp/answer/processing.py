@@ -29,9 +29,9 @@ from sqlmadp.answer.sizes import DRAWS, HEAVY, MAX_CELLS, MAX_ENTRIES, MAX_OF_ON
 from sqlmadp.errors import UnfitPlanError
 from sqlmadp.solve.products import ProductEstimate, ProductSolution, solution_of
 from sqlmadp.solve.solution import Estimate, Solution
-from sqlmadp.table.partition import Floats
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats
 
 Fitted = Estimate | ProductEstimate | TableEstimate
 """Whatever answers rows."""

@@ -29,8 +29,9 @@ from sqlmadp.private import Measurement
 from sqlmadp.solve.column import NEGLIGIBLE
 from sqlmadp.table.domain import Column, Domain
 from sqlmadp.table.joint import components, has_joint, joined, realised
-from sqlmadp.table.partition import Floats, Partition, common
+from sqlmadp.table.partition import Partition, common
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats
 
 Sums = Sequence[tuple[Rows, sparse.csr_array]]
 """Sums of answers, one per row of every matrix: rows, and what each answer to them is multiplied

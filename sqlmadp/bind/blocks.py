@@ -43,8 +43,9 @@ from sqlmadp.sql.limits import Limits
 from sqlmadp.sql.statements import RefusedError
 from sqlmadp.sql.tree import Node, call_of, column_names, quote, text
 from sqlmadp.table.joint import joint_name
-from sqlmadp.table.partition import Floats, Integers, Partition
+from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows, row_major_strides
+from sqlmadp.table.runs import Floats, Integers
 
 COUNT = (Term(1.0, {}),)
 """What COUNT(*) adds up."""

@@ -25,7 +25,7 @@ from threadpoolctl import ThreadpoolController
 
 from sqlmadp.errors import ProgrammingError
 from sqlmadp.mechanism.collective import Collective, Joint
-from sqlmadp.table.partition import Floats
+from sqlmadp.table.runs import Floats
 
 BOTH = "guaranteed: sharing incentive, non-interference"
 NEITHER = "guaranteed: nothing; the ratios are those of this plan"

@@ -11,8 +11,9 @@ from sqlmadp.errors import NotSupportedError
 from sqlmadp.mechanism.base import BOTH, Mechanism, registered
 from sqlmadp.mechanism.collective import Collective, Joint, lowest_terms
 from sqlmadp.table.joint import is_joint
-from sqlmadp.table.partition import Floats, Partition
+from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats
 
 MOST_CELLS = 1 << 20
 """Measure all cells one by one up to this many."""

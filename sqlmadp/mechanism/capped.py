@@ -23,9 +23,10 @@ from sqlmadp.strategy.integers import Strategy, rounded, split_by_scope
 from sqlmadp.strategy.p_identity import MAX_HEIGHT
 from sqlmadp.strategy.search import FEWEST_STEPS, JOINT_WORK, Search, Top, UnmeasuredError
 from sqlmadp.strategy.select import as_measured
-from sqlmadp.table.partition import Floats, Partition, common
+from sqlmadp.table.partition import Partition, common
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows, Scope, lifting
+from sqlmadp.table.runs import Floats
 from sqlmadp.workload.questions import record_effect
 
 MOVED_VERTICES = 256

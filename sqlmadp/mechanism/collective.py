@@ -30,9 +30,9 @@ from sqlmadp.strategy.cache import Entry, StrategyCache, digest
 from sqlmadp.strategy.integers import Strategy, certified
 from sqlmadp.strategy.select import CAP_ROOM, select
 from sqlmadp.table.joint import is_joint, realised
-from sqlmadp.table.partition import Floats, Integers
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats, Integers
 from sqlmadp.workload.questions import Workload as Questions
 
 Workload = tuple[Rows, ...]

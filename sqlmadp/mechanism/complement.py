@@ -39,9 +39,9 @@ from sqlmadp.mechanism.pour import pour
 from sqlmadp.solve.products import solution_of
 from sqlmadp.strategy.cache import Entry
 from sqlmadp.strategy.integers import Strategy
-from sqlmadp.table.partition import Floats
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats
 
 MIXTURES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 """Parts of the strategy for everybody that are tried in mixtures with what is poured in."""

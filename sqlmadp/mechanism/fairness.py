@@ -30,8 +30,8 @@ from sqlmadp.mechanism.waterfilling import ratio
 from sqlmadp.solve.residual import Residuals
 from sqlmadp.solve.solution import assembled
 from sqlmadp.strategy.layout import as_asked, written_out
-from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats
 
 MOST_COORDINATES = 2048
 """Work out singular values in spaces of at most this many coordinates."""

@@ -53,8 +53,8 @@ from sqlmadp.strategy.layout import (
     products,
     weighed,
 )
-from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats
 
 PROMISE = (
     "guaranteed: sharing incentive, and nobody worse off than under waterfilling with or without "

@@ -25,8 +25,8 @@ import numpy as np
 
 from sqlmadp.mechanism.collective import Collective
 from sqlmadp.strategy.layout import per_scope, vertex_counts
-from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows, Scope
+from sqlmadp.table.runs import Floats
 from sqlmadp.workload.questions import record_effect
 
 Pooling = tuple[tuple[int, ...], ...]

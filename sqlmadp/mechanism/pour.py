@@ -24,9 +24,10 @@ import numpy as np
 from scipy import sparse
 
 from sqlmadp.strategy.integers import Strategy
-from sqlmadp.table.partition import Integers, Partition, common
+from sqlmadp.table.partition import Partition, common
 from sqlmadp.table.products import Products
 from sqlmadp.table.rows import Rows, Scope
+from sqlmadp.table.runs import Integers
 
 PLAIN_VERTICES = 512
 """Blocks that measure more vertices than this, each alone and all alike, have buckets of their own:

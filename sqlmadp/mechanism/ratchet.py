@@ -46,7 +46,7 @@ from sqlmadp.mechanism.collective import Collective, Joint
 from sqlmadp.mechanism.pour import pour
 from sqlmadp.strategy.cache import Entry
 from sqlmadp.strategy.integers import Strategy
-from sqlmadp.table.partition import Floats
+from sqlmadp.table.runs import Floats
 
 NEAR = 0.003
 """End the search at a join once the total error is within this part above Utilitarian's."""

@@ -12,8 +12,9 @@ from sqlmadp.errors import NotSupportedError, ProgrammingError
 from sqlmadp.mechanism.base import BOTH, Mechanism, registered
 from sqlmadp.mechanism.collective import Collective, Joint
 from sqlmadp.strategy.integers import split_by_scope
-from sqlmadp.table.partition import Floats, Integers, Partition, common
+from sqlmadp.table.partition import Partition, common
 from sqlmadp.table.rows import Rows, lifting
+from sqlmadp.table.runs import Floats, Integers
 
 CLOSE_CELLS = 1 << 12
 """Pour rows that are only close over at most this many vertices of all columns in use."""

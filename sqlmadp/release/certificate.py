@@ -42,8 +42,8 @@ from sqlmadp.mechanism.waterfilling import ratio
 from sqlmadp.release.bound_plan import BoundPlan
 from sqlmadp.release.history import Stage
 from sqlmadp.strategy.select import plainer
-from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats
 from sqlmadp.workload.questions import naive_deviations
 
 LATE = (

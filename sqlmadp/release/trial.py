@@ -55,8 +55,8 @@ from sqlmadp.release.release import (
     require_memory,
 )
 from sqlmadp.sql.statements import Statement
-from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats
 
 DRAWS = 2
 """Simulated releases from a made-up one: errors are made once more, and nobody reads them."""

@@ -30,8 +30,9 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import qr
 
-from sqlmadp.table.partition import Floats, Integers, Partition, common, sampled
+from sqlmadp.table.partition import Partition, common, sampled
 from sqlmadp.table.rows import Exceptions
+from sqlmadp.table.runs import Floats, Integers
 
 NEGLIGIBLE = 1e-9
 """Take a coordinate to be zero below this part of a function's length: it is rounding, and would

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-from sqlmadp.table.partition import Floats, Integers
+from sqlmadp.table.runs import Floats, Integers
 
 UNMEASURED = 1e-13
 """Take a coordinate to be unmeasured if no row has this part of the largest coefficient there: it

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sqlmadp.solve.column import Column
-from sqlmadp.table.partition import Floats, Integers
 from sqlmadp.table.rows import Rows, Scope
+from sqlmadp.table.runs import Floats, Integers
 
 MAX_CODE = 2**62
 """Code sets of columns as integers up to this number."""

@@ -34,9 +34,10 @@ from sqlmadp.solve.column import NEGLIGIBLE
 from sqlmadp.solve.inverse import OUTSIDE, Inverse
 from sqlmadp.solve.solution import NOT_COVERED, Solution
 from sqlmadp.table.joint import is_joint, realised
-from sqlmadp.table.partition import Floats, Partition, common
+from sqlmadp.table.partition import Partition, common
 from sqlmadp.table.products import Factored, Products
 from sqlmadp.table.rows import Rows, Scope
+from sqlmadp.table.runs import Floats
 
 CLOSE, CLOSEST = 1e-6, 1e-11
 """Relative residual at which a right side is solved: for variances, into which the error of a

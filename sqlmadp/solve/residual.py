@@ -28,8 +28,9 @@ from sqlmadp.errors import NotCoveredError
 from sqlmadp.solve.column import Column, column_of
 from sqlmadp.solve.marginals import Marginals
 from sqlmadp.table.joint import is_joint, realised
-from sqlmadp.table.partition import Floats, Integers, Partition
+from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Exceptions, Rows, Scope, kronecker
+from sqlmadp.table.runs import Floats, Integers
 
 NEGLIGIBLE = 1e-9
 """Take a coefficient to be rounding below this part of the largest."""

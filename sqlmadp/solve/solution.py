@@ -18,8 +18,8 @@ from sqlmadp.errors import NotCoveredError
 from sqlmadp.solve.inverse import OUTSIDE, UNMEASURED, Inverse
 from sqlmadp.solve.residual import Gram, Residuals
 from sqlmadp.solve.sparse_rows import squares, width
-from sqlmadp.table.partition import Floats, Integers
 from sqlmadp.table.rows import Rows, Scope, kronecker
+from sqlmadp.table.runs import Floats, Integers
 
 REFINEMENTS = 2
 """Solve this often again for what rounding left over: counts may be in the millions, and rows of

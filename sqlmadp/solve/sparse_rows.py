@@ -22,8 +22,8 @@ import numpy as np
 from scipy import sparse
 
 from sqlmadp.solve.residual import Residuals
-from sqlmadp.table.partition import Floats, Integers
 from sqlmadp.table.rows import Rows, Scope
+from sqlmadp.table.runs import Floats, Integers
 
 Half = Callable[[Scope, Integers, Floats], tuple[Floats, Floats]]
 """Rows of a space over independent noises, and the squares of what was not measured of them."""

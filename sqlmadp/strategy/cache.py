@@ -29,9 +29,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sqlmadp.strategy.integers import Strategy
-from sqlmadp.table.partition import Floats, Integers, Partition, Runs, common
+from sqlmadp.table.partition import Partition, common
 from sqlmadp.table.products import Products, along_each
 from sqlmadp.table.rows import Rows, Scope, lifting
+from sqlmadp.table.runs import Floats, Integers, Runs
 
 VERSION = 3
 """Part of every digest: raised whenever selection changes, so that old files are ignored."""

@@ -20,8 +20,9 @@ from scipy import sparse
 from sqlmadp.solve.products import solution_of
 from sqlmadp.strategy.search import Top
 from sqlmadp.table.joint import has_joint
-from sqlmadp.table.partition import Floats, Integers, Partition
+from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows, column_labels
+from sqlmadp.table.runs import Floats, Integers
 
 TOTAL = 1 << 24
 """What every column of a strategy sums to: weights have some seven digits."""

@@ -25,9 +25,10 @@ from scipy.linalg import cho_factor, cho_solve
 
 from sqlmadp.strategy.integers import TOTAL, Strategy
 from sqlmadp.strategy.p_identity import interchangeable, p_identity
-from sqlmadp.table.partition import Floats, Integers, Partition, common
+from sqlmadp.table.partition import Partition, common
 from sqlmadp.table.products import Factored, Products, joined
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats, Integers
 
 MAX_SIDE = 2048
 """Search for a factor of a column of at most this many vertices."""

@@ -20,8 +20,9 @@ from sqlmadp.errors import NotCoveredError
 from sqlmadp.solve.column import main_partition
 from sqlmadp.strategy.search import Search, UnmeasuredError
 from sqlmadp.table.joint import disjoint
-from sqlmadp.table.partition import Floats, Partition, common
+from sqlmadp.table.partition import Partition, common
 from sqlmadp.table.rows import Rows, Scope, by_scope, merged
+from sqlmadp.table.runs import Floats
 
 MANY_SCOPES = 300
 """Give each scope its own block, and try nothing else, above this many scopes: to merge and weigh

@@ -21,8 +21,8 @@ import hashlib
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.table.partition import Floats, Integers
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats, Integers
 
 MAX_HEIGHT = 63.0
 """Bound on the entries of B."""

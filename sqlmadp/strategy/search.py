@@ -27,8 +27,8 @@ from scipy.linalg import lapack
 from sqlmadp.solve.residual import Gram, Residuals
 from sqlmadp.solve.solution import assembled
 from sqlmadp.strategy.p_identity import MAX_HEIGHT
-from sqlmadp.table.partition import Floats, Integers
 from sqlmadp.table.rows import Rows, kronecker
+from sqlmadp.table.runs import Floats, Integers
 
 MAX_LOG_WEIGHT = 6.0
 """Bound on the logarithm of a block's weight, relative to the mean."""

@@ -46,8 +46,9 @@ from sqlmadp.strategy.layout import (
 from sqlmadp.strategy.p_identity import gram_over_vertices, interchangeable, p_identity, total_row
 from sqlmadp.strategy.search import FEWEST_STEPS, WORK, Search, Top, UnmeasuredError
 from sqlmadp.table.joint import declared, has_joint
-from sqlmadp.table.partition import Floats, Partition
+from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows, column_labels
+from sqlmadp.table.runs import Floats
 
 SEARCHED_VERTICES = 1024
 """Search for rows across the vertices of a block up to this many."""

@@ -19,8 +19,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.table.partition import Integers, Partition
+from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import Rows, Scope, column_labels, row_major_strides, unfolded
+from sqlmadp.table.runs import Integers
 
 BETWEEN, SIZED = "\x1f", "\x1e"
 """Between the declared columns of a joint one, and before the number of values of each.  No name of

@@ -27,16 +27,31 @@ import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from sqlmadp.table.polynomials import (
+    CURVED_VALUES,
+    MAX_STEPS,
+    MOST_CURVED,
+    few_distinct,
+    looks_polynomial,
+    roots,
+    stretches,
+)
+from sqlmadp.table.runs import (
+    WIDE,
+    Floats,
+    Integers,
+    Runs,
+    outline_of,
+    renumbered,
+    run_starts,
+    union,
+)
 
 FINEST_UNIT = 1024
 """Stretch the longest piece by at most this factor to give all pieces one unit.  A piece whose
@@ -45,109 +60,18 @@ length does not divide the unit then seems longer than it is by at most one part
 ROUNDING = 1e-13
 """Take a coefficient of a function of length about 1 to be zero below this."""
 
-DECIMALS = (1.0, 0.1, 0.01, 0.001, 1e-4, 1e-5, 1e-6)
-"""Units in which numbers are looked at as whole ones, before their own smallest difference is."""
-
 FEW_VALUES = (2, 8)
 """A function of at most this many values tells values apart instead of lying on a line; whichever
 of the two bounds leaves fewer vertices is taken."""
 
 
-COUNTED = 4
-"""Number labels by counting, which takes less memory than sorting, if they range over at most four
-times as many integers as there are labels."""
-
-AT_ONCE = 2**16
-"""Compare this many values with a polynomial at once: a column may have millions."""
-
-MAX_STEPS = 2**40
-"""Look for at most this many whole steps along a piece, and round to as many where there are none:
-what a record adds to a sum is then off by less than 5e-13 of the span of what is summed, far below
-what `solve.column` takes to be rounding."""
-
-CURVED_VALUES, MOST_CURVED = 1024, 2**20
-"""Let steps be any whole numbers along a column of at most 1,024 values.  Those of a wide column
-are written into a statement as a few straight runs if possible: its squares lie on a parabola, not
-on a ramp.  A function that is neither, LN(price), is a ramp of its own while the column has at most
-2^20 values, which are then grouped by (1.5 s and 320 MB to plan for a million)."""
-
 SAMPLED, MOST_SAMPLED = 16, 4096
 """Look at 16 values of a run to tell curved functions apart, and two more for each of them, while
 that is at most 4,096 values: beside the 512 ranges of a median, every value alone is quicker."""
 
-MIN_STRETCH, MAX_BENDS = 32, 16
-"""Cut a column of at least this many values where its functions bend, at no more than 16 places."""
-
-
 KEPT_RUNS = 2**22
 """Keep partitions of at most this many runs in all, to find them again: commands make the same ones
 many times over."""
-
-WIDE = 4096
-"""Keep a column of more values than this as runs: 2,000,001 prices take 32 MB otherwise, in every
-one of some 20 partitions."""
-
-WRITTEN_OUT = 64
-"""Look at every value of a run of at most this many, and at a few values of a longer one."""
-
-
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """Consecutive values in one piece, with steps along a line, from left to right."""
-
-    starts: Integers
-    """The first value of every run."""
-    pieces: Integers
-    steps: Integers
-    """Of the first value."""
-    slopes: Integers
-    """By how much the steps of each value exceed those of the one before."""
-    count: int
-    """The number of values."""
-
-    @classmethod
-    def of(cls, values: Integers, pieces: Integers, steps: Integers, count: int) -> Runs:
-        """Return the longest runs.
-
-        Between two ``values`` that are not neighbours, everything goes on along a line that begins
-        before and ends after them.
-        """
-        begins = np.ones(len(values), dtype=bool)
-        begins[1:] = pieces[1:] != pieces[:-1]
-        bent = np.zeros(len(values), dtype=bool)
-        bent[2:] = (np.diff(steps, 2) != 0) & (values[2:] - values[:-2] == 2)
-        bent[2:] &= ~begins[1:-1] & ~begins[2:]
-        # A run begins at a bend; its second value is then on a line with the first in any case.
-        places = np.flatnonzero(bent)
-        apart = np.flatnonzero(np.diff(places, prepend=-2) > 1)
-        rank = np.arange(len(places)) - np.repeat(apart, np.diff(apart, append=len(places)))
-        begins[places[rank % 2 == 0]] = True
-        first = np.flatnonzero(begins)
-        second = np.minimum(first + 1, len(values) - 1)
-        far = np.where(begins[second], 1, values[second] - values[first])
-        slopes = np.where(begins[second], 0, steps[second] - steps[first]) // np.maximum(far, 1)
-        return cls(values[first], pieces[first], steps[first], slopes, count)
-
-    @property
-    def arrays(self) -> tuple[Integers, Integers, Integers, Integers]:
-        """What the runs are made of."""
-        return self.starts, self.pieces, self.steps, self.slopes
-
-    @property
-    def longest(self) -> Runs:
-        """The same as the longest runs, which are the same however the runs were cut."""
-        values = _outline(self.starts, self.count)
-        return Runs.of(values, *self.at(values), self.count)
-
-    @cached_property
-    def lengths(self) -> Integers:
-        """The number of values of every run."""
-        return np.diff(self.starts, append=self.count)
-
-    def at(self, values: Integers) -> tuple[Integers, Integers]:
-        """Return pieces and steps of some values."""
-        run = np.searchsorted(self.starts, values, side="right") - 1
-        return self.pieces[run], self.steps[run] + self.slopes[run] * (values - self.starts[run])
 
 
 class Partition:
@@ -210,7 +134,7 @@ class Partition:
     @classmethod
     def flat(cls, labels: NDArray[np.integer]) -> Partition:
         """Return the partition that merges values of equal label and has no longer pieces."""
-        starts = _starts([labels != np.roll(labels, 1)])
+        starts = run_starts([labels != np.roll(labels, 1)])
         return cls._flat_runs(starts, labels[starts], len(labels))
 
     @classmethod
@@ -411,8 +335,8 @@ class Partition:
 
         Where nothing is missed at these values, nothing is missed at any.
         """
-        starts = _union([self.runs.starts, other.runs.starts], self.values)
-        values = _outline(starts, self.values)
+        starts = union([self.runs.starts, other.runs.starts], self.values)
+        values = outline_of(starts, self.values)
         return sparse.csr_array(
             other.over(self) @ self.functions_at(values) - other.functions_at(values)
         )
@@ -422,7 +346,7 @@ class Partition:
 
         All functions of the other are then known over the vertices here.
         """
-        starts = _union([self.runs.starts, other.runs.starts], self.values)
+        starts = union([self.runs.starts, other.runs.starts], self.values)
         values = np.concatenate([starts, np.append(starts[1:], self.values) - 1])
         (pieces, steps), (theirs, their_steps) = self.runs.at(values), other.runs.at(values)
         inside = other.runs.at(self.first_values)[0]
@@ -450,7 +374,7 @@ class Partition:
         """Return the partition of values whose groups, single vertices, are the values of this."""
         runs = groups.runs
         pieces, steps = self.runs.at(runs.pieces)
-        outline = _outline(runs.starts, runs.count)
+        outline = outline_of(runs.starts, runs.count)
         at = np.searchsorted(runs.starts, outline, side="right") - 1
         return self._numbered_anew(Runs.of(outline, pieces[at], steps[at], runs.count))
 
@@ -468,9 +392,9 @@ class Partition:
         runs = self.runs
         if self.is_flat:
             own = labels[runs.pieces]
-            longer = _starts([own != np.roll(own, 1)])
+            longer = run_starts([own != np.roll(own, 1)])
             return Partition._flat_runs(runs.starts[longer], own[longer], runs.count)
-        outline = _outline(runs.starts, runs.count)
+        outline = outline_of(runs.starts, runs.count)
         pieces, steps = runs.at(outline)
         still = np.where(flattened[pieces], 0, steps)
         number = renumbered(labels[pieces])
@@ -495,8 +419,8 @@ def _common(distinct: Sequence[Partition]) -> Partition:
         return Partition.finest(count)
     if all(finest.refines(part) for part in distinct if part is not finest):
         return finest
-    starts = _union([part.runs.starts for part in distinct], count)
-    for values in (_outline(starts, count), np.arange(count)):
+    starts = union([part.runs.starts for part in distinct], count)
+    for values in (outline_of(starts, count), np.arange(count)):
         known = [part.runs.at(values) for part in distinct]
         labels = known[0][0]
         for pieces, _ in known[1:]:
@@ -525,9 +449,9 @@ def _all_apart(parts: Sequence[Partition]) -> bool:
     rows = np.array([steps / part.unit for part, (_, steps) in zip(parts, known, strict=True)])
     groups = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
     return all(
-        len(own) < 3 or not any(_looks_polynomial(rows[:, own], lead, 2) for lead in leads)
+        len(own) < 3 or not any(looks_polynomial(rows[:, own], lead, 2) for lead in leads)
         for own in groups
-        for leads in [[own, *rows[:, own], *_roots(rows[:, own])]]
+        for leads in [[own, *rows[:, own], *roots(rows[:, own])]]
     )
 
 
@@ -546,13 +470,6 @@ def _worked_out_once(key: tuple[object, ...], work: Callable[[], Partition]) -> 
     return found
 
 
-def _starts(changes: Sequence[NDArray[np.bool_]]) -> Integers:
-    """Return the first value, and all at which something changes."""
-    begins = np.logical_or.reduce(changes)
-    begins[:1] = True
-    return np.flatnonzero(begins)
-
-
 def sampled(parts: Sequence[Partition]) -> Partition | None:
     """Return single vertices whose first values tell all parts' functions apart; None if many.
 
@@ -564,38 +481,17 @@ def sampled(parts: Sequence[Partition]) -> Partition | None:
     begins = []
     for part in parts:
         starts, pieces = part.runs.starts, part.runs.pieces
-        begins.append(starts[_starts([pieces != np.roll(pieces, 1)])] if part.is_curved else starts)
-    starts = _union(begins, count)
+        begins.append(
+            starts[run_starts([pieces != np.roll(pieces, 1)])] if part.is_curved else starts
+        )
+    starts = union(begins, count)
     each = SAMPLED + 2 * len(parts)
     if len(starts) * each > min(count, MOST_SAMPLED):
         return None
     ends = np.append(starts[1:], count) - 1
     own = np.linspace(starts, ends, each).astype(np.int64).reshape(-1)
-    chosen = _union([own, *(part.evaluation[0] for part in parts)], count)
+    chosen = union([own, *(part.evaluation[0] for part in parts)], count)
     return Partition._flat_runs(chosen, np.arange(len(chosen)), count)
-
-
-def _union(starts: Sequence[Integers], count: int) -> Integers:
-    """Return the starts of any of several lists of runs."""
-    begins = np.zeros(count, dtype=bool)
-    for own in starts:
-        begins[own] = True
-    return np.flatnonzero(begins)
-
-
-def _outline(starts: Integers, count: int) -> Integers:
-    """Return values that show what goes on in runs: all of a short one, a few of a long one."""
-    if count <= WIDE:
-        return np.arange(count)
-    lengths = np.diff(starts, append=count)
-    long = np.flatnonzero(lengths > WRITTEN_OUT)
-    rest = np.setdiff1d(np.arange(len(starts)), long, assume_unique=True)
-    own = lengths[long]
-    places = (0 * own, 0 * own + 1, 0 * own + 2, own // 4, own // 2, 3 * own // 4, own - 2, own - 1)
-    few = np.column_stack([starts[long] + place for place in places]).reshape(-1)
-    ends = np.cumsum(lengths[rest])
-    within = np.arange(int(lengths[rest].sum())) - np.repeat(ends - lengths[rest], lengths[rest])
-    return np.sort(np.concatenate([few, np.repeat(starts[rest], lengths[rest]) + within]))
 
 
 def _of_functions(rows: Floats, labels: Integers) -> Partition:
@@ -603,13 +499,13 @@ def _of_functions(rows: Floats, labels: Integers) -> Partition:
     outlines = [np.arange(count)]
     if count > WIDE:  # Runs along which all rows are polynomials, at least of degree 2.
         cubic = (np.diff(row, 3, prepend=[np.nan] * 3) != 0 for row in rows)
-        starts = _starts([labels != np.roll(labels, 1), *cubic])
-        outlines.insert(0, _outline(starts, count))
+        starts = run_starts([labels != np.roll(labels, 1), *cubic])
+        outlines.insert(0, outline_of(starts, count))
     for values in outlines:
         some, given = rows[:, values], labels[values]
         gaps = np.flatnonzero(np.diff(values) > 1)
         moving = (some[:, gaps] != some[:, gaps + 1]).any(axis=1)  # Along many values, that is.
-        counts = np.array([_few_distinct(row, max(FEW_VALUES)) for row in some], dtype=np.int64)
+        counts = np.array([few_distinct(row, max(FEW_VALUES)) for row in some], dtype=np.int64)
         counts[moving] = max(FEW_VALUES) + 1
         found = []
         for few in {(counts <= most).tobytes(): counts <= most for most in FEW_VALUES}.values():
@@ -647,29 +543,6 @@ def distinct_columns(
     return numbers
 
 
-def renumbered(labels: NDArray[np.integer]) -> Integers:
-    """Return labels numbered by their first place."""
-    numbers: Integers = np.asarray(labels, dtype=np.int64)
-    if not len(numbers):
-        return numbers
-    low, high = int(numbers.min()), int(numbers.max())
-    if high - low >= COUNTED * len(numbers):
-        numbers = np.unique(numbers, return_inverse=True)[1].reshape(-1)
-        low, high = 0, int(numbers.max())
-    first = np.full(high - low + 1, len(numbers), dtype=np.int64)
-    for start in reversed(range(0, len(numbers), AT_ONCE)):  # The first place is written last.
-        some = numbers[start : start + AT_ONCE]
-        first[some[::-1] - low] = np.arange(start + len(some) - 1, start - 1, -1)
-    present = np.flatnonzero(first < len(numbers))
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[present[np.argsort(first[present])]] = np.arange(len(present))
-    return np.asarray(rank[numbers - low], dtype=np.int64)
-
-
-Line = tuple[Integers, int]
-"""Whole steps along a line, from 0, and the degree of what is a polynomial of them."""
-
-
 def _assembled(labels: Integers, rows: Floats, values: Integers, count: int) -> Partition | None:
     """Cut values of equal label into pieces along which all ``rows`` are polynomials.
 
@@ -690,16 +563,16 @@ def _assembled(labels: Integers, rows: Floats, values: Integers, count: int) -> 
             members = order[here]
             if len(members) == 1:
                 continue
-            stretches = _stretches(rows, members, places[here] - places[bounds[piece]])
-            for place, (own, line) in enumerate(stretches):
+            found = stretches(rows, members, places[here] - places[bounds[piece]])
+            for place, (own, line) in enumerate(found):
                 pieces[own] = piece if place == 0 else number_of + place - 1
                 if line is not None:
                     lengths.append((own, int(line[0].max()), line[1]))
                     steps[own] = line[0]
-            number_of += max(0, len(stretches) - 1)
-            if not stretches and len(rows) == 1 and CURVED_VALUES < len(members) <= MOST_CURVED:
+            number_of += max(0, len(found) - 1)
+            if not found and len(rows) == 1 and CURVED_VALUES < len(members) <= MOST_CURVED:
                 return _curved(labels, rows[0]) if len(values) == count else None
-            if not stretches:
+            if not found:
                 alike = distinct_columns(rows[:, members], len(members))
                 pieces[members] = np.where(alike == 0, piece, number_of + alike - 1)
                 number_of += int(alike.max())
@@ -735,143 +608,8 @@ def _straight(values: Integers, pieces: Integers, steps: Integers) -> bool:
     return not (np.any(bent) or (pieces[gaps] != pieces[gaps + 1]).any())
 
 
-def _stretches(
-    rows: Floats, members: Integers, places: Integers
-) -> list[tuple[Integers, Line | None]]:
-    """Return consecutive values along which all rows are polynomials; nothing if there are none.
-
-    ``places``: the place of each of the members among all values of their label.  Values along
-    which nothing changes need no line.
-    """
-    whole = _line(rows[:, members], places)
-    if whole is not None:
-        return [(members, whole)]
-    ends = _bends(rows[:, members], places)
-    if not len(ends):
-        return []
-    parts = zip(np.split(members, ends), np.split(places, ends), strict=True)
-    found = [(own, _line(rows[:, own], at - at[0])) for own, at in parts]
-    level = [bool((np.ptp(rows[:, own], axis=1) == 0).all()) for own, _ in found]
-    pairs = zip(found, level, strict=True)
-    return found if all(line is not None or same for (_, line), same in pairs) else []
-
-
-def _bends(rows: Floats, places: Integers) -> Integers:
-    """Return where rows, linear between few bends, are to be cut; nothing if they bend often."""
-    if places[-1] + 1 < MIN_STRETCH:
-        return np.zeros(0, dtype=np.int64)
-    second = np.abs(rows[:, 2:] - 2 * rows[:, 1:-1] + rows[:, :-2]).max(axis=0)
-    bent = _neighbours(second > 1e-9 * np.abs(rows).max(), places)
-    if bent is None or len(bent) > 2 * MAX_BENDS:
-        return np.zeros(0, dtype=np.int64)
-    ends: list[int] = []
-    for place in bent.tolist():
-        if place >= (ends[-1] if ends else 0):  # All three values are in the present stretch.
-            ends.append(place + 2)
-    return np.array(ends if len(ends) <= MAX_BENDS else [], dtype=np.int64)
-
-
-def _neighbours(bent: NDArray[np.bool_], places: Integers) -> Integers | None:
-    """Return which of three neighbours are bent; None if all values that are left out are."""
-    found = np.flatnonzero(bent & (places[2:] - places[:-2] == 2))
-    after = np.append(places, places[-1] + 1)[found + 3] - places[found + 2]
-    return None if (after > 1).any() else found
-
-
 def _common_unit(lengths: Sequence[int]) -> int:
     """Return a number of steps that all lengths divide, or nearly where that would be too many."""
     longest = max(lengths)
     least = math.lcm(*set(lengths))
     return least if least <= FINEST_UNIT * longest else FINEST_UNIT * longest
-
-
-def _oriented(rise: Integers) -> Integers:
-    """Return steps that start at 0 in lowest terms, from the first value towards the last."""
-    rise = rise - rise.min()
-    rise //= int(np.gcd.reduce(rise))
-    return rise if rise[0] <= rise[-1] else rise.max() - rise
-
-
-def _line(rows: Floats, places: Integers) -> Line | None:
-    """Return whole steps of which all rows are polynomials of degree 1 or 2; None without them."""
-    spread = np.ptp(rows, axis=1)
-    rows = rows if spread.all() else rows[spread > 0]
-    if not len(rows):
-        return None
-    widest = rows[np.argmax(np.ptp(rows, axis=1))]
-    for degree in (1, 2):
-        for lead in [widest] if degree == 1 else [places, *rows, *_roots(rows)]:
-            if not _looks_polynomial(rows, lead, degree):
-                continue
-            rise = _whole_steps(lead)
-            if rise is None or _few_distinct(rise, degree + 1) <= degree + 1:
-                continue
-            if places[-1] + 1 > CURVED_VALUES:
-                bent = _neighbours(np.diff(rise, 2) != 0, places)
-                if bent is None or len(bent) > MAX_BENDS:
-                    continue
-            # The polynomial through as few values as determine it must go through all of them.
-            t = rise / rise.max()
-            nodes = [_nearest(t, at) for at in np.linspace(0, 1, degree + 1)]
-            powers = np.vander(t[nodes], degree + 1)
-            if abs(np.linalg.det(powers)) < 1e-9:
-                continue
-            coefficients = np.linalg.solve(powers, rows[:, nodes].T).T
-            if _distance(rows, coefficients, t) <= 1e-10 * np.abs(rows).max():
-                return _oriented(rise), degree
-    return None
-
-
-def _looks_polynomial(rows: Floats, lead: NDArray[np.number], degree: int) -> bool:
-    """Return whether rows are polynomials of ``lead`` at a few values, nearly."""
-    some = np.linspace(0, len(lead) - 1, min(len(lead), 16)).astype(np.int64)
-    t = lead[some] - lead[some].min()
-    powers = np.vander(t / max(float(t.max()), 1e-300), degree + 1)
-    fitted = powers @ np.linalg.lstsq(powers, rows[:, some].T)[0]
-    return float(np.abs(fitted - rows[:, some].T).max()) <= 1e-6 * float(np.abs(rows).max())
-
-
-def _distance(rows: Floats, coefficients: Floats, t: Floats) -> float:
-    """Return how far rows are from polynomials of ``t`` at most; few values at once, for memory."""
-    return max(
-        float(np.abs(rows[:, at : at + AT_ONCE] - coefficients @ powers.T).max())
-        for at in range(0, len(t), AT_ONCE)
-        for powers in [np.vander(t[at : at + AT_ONCE], coefficients.shape[1])]
-    )
-
-
-def _nearest(t: NDArray[np.number], at: float) -> int:
-    """Return which number is nearest to another one."""
-    away = t - at
-    return int(np.abs(away, out=away).argmin())
-
-
-def _few_distinct(row: NDArray[Any], most: int) -> int:
-    """Return how many different numbers a row has, or some number above ``most`` if it has more."""
-    step = len(row) // 256 + 1
-    some = len(np.unique(row[::step]))
-    return some if some > most or step == 1 else len(np.unique(row))
-
-
-def _roots(rows: Floats) -> Floats:
-    return np.asarray(np.sqrt(rows - rows.min(axis=1, keepdims=True)))
-
-
-def _smallest_gap(numbers: Floats) -> float:
-    gaps = np.diff(np.sort(numbers))
-    return float(gaps[gaps > 1e-12 * numbers.max()].min())
-
-
-def _whole_steps(lead: Floats) -> Integers | None:
-    """Return numbers as whole steps from the smallest, if all of them are that; None otherwise."""
-    away = np.asarray(lead - lead.min(), dtype=np.float64)
-    if away.max() == 0:
-        return None
-    for decimal in (*DECIMALS, None):
-        rest = away / (decimal or _smallest_gap(away))
-        whole = np.rint(rest)
-        rest -= whole
-        if whole.max() <= MAX_STEPS and np.abs(rest, out=rest).max() <= 1e-6:
-            del away, rest  # Each may be of millions of values.
-            return np.asarray(whole.astype(np.int64))
-    return None

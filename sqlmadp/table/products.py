@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.table.partition import Floats, Integers, Partition
+from sqlmadp.table.partition import Partition
 from sqlmadp.table.rows import MANY_NUMBERS, Exceptions, Rows, Scope
+from sqlmadp.table.runs import Floats, Integers
 
 Table = NDArray[Any]
 """Numbers per vertex or per combination of functions, whole or not."""

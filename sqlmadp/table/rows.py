@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sqlmadp.table.partition import Floats, Integers, Partition, common
+from sqlmadp.table.partition import Partition, common
+from sqlmadp.table.runs import Floats, Integers
 
 Scope = tuple[str, ...]
 

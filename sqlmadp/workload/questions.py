@@ -32,8 +32,8 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from sqlmadp.table.partition import Floats
 from sqlmadp.table.rows import Rows
+from sqlmadp.table.runs import Floats
 
 Measure = Literal["relative", "squared"]
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlmadp.table import partition
-from sqlmadp.table.partition import Partition, Runs, common, renumbered
+from sqlmadp.table.partition import Partition, common
+from sqlmadp.table.runs import Runs, renumbered
 
 
 def function(random, count):
