@@ -75,7 +75,8 @@ def rounded(
     if sum(whole) > total:
         raise ValueError(f"{len(blocks)} blocks cannot have a grain each of a total of {total}")
     # What is left is a multiple of the finest grain, as the total and all weights are.
-    finest = [number for number, grain in enumerate(grains) if grain == min(grains)]
+    least = min(grains)
+    finest = [number for number, grain in enumerate(grains) if grain == least]
     whole[max(finest, key=shares.__getitem__)] += total - sum(whole)
     found = []
     for block, weight, grain, own in zip(blocks, whole, grains, rows, strict=True):
