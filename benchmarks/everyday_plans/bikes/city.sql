@@ -8,10 +8,6 @@ SELECT EXTRACT(hour FROM started) AS h, COUNT(*) AS trips FROM trips GROUP BY h 
 SELECT dayofweek(started) AS dow, member, COUNT(*) AS trips FROM trips GROUP BY ALL ORDER BY ALL;
 -- name: od
 SELECT start_station, end_station, COUNT(*) AS trips FROM trips GROUP BY start_station, end_station ORDER BY trips DESC LIMIT 20;
--- name: zones
-SELECT z.zone, COUNT(*) AS trips, AVG(t.duration_s) AS mean_s FROM trips t JOIN zones z ON t.start_station = z.station GROUP BY z.zone ORDER BY trips DESC;
--- name: within_zone
-SELECT a.zone, COUNT(*) AS trips FROM trips t JOIN zones a ON t.start_station = a.station JOIN zones b ON t.end_station = b.station WHERE a.zone = b.zone GROUP BY a.zone;
 -- name: round_trips
 SELECT COUNT(*) FILTER (WHERE start_station = end_station) AS round, COUNT(*) AS n, 100.0 * COUNT(*) FILTER (WHERE start_station = end_station) / COUNT(*) AS pct FROM trips;
 -- name: commuters
