@@ -62,7 +62,7 @@ Mask = NDArray[np.bool_]
 
 
 def settled(guess: Mask, solve: Callable[[Mask], tuple[Floats, Floats]], close: float) -> Floats:
-    """Return what ``solve`` finds for the guess with which no sign is wrong.
+    """Return the solution for the first guess under which every sign is right.
 
     ``solve`` returns a solution and what must not be below zero, place by place.  Wrong signs
     change sides, all at once while that helps, else one at a time, which always ends; after

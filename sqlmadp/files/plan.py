@@ -126,7 +126,7 @@ class Plan:
 
     @classmethod
     def read(cls, path: str | Path) -> tuple[Plan, tuple[Problem, ...]]:
-        """Return what can be read of a plan, and its mistakes; PlanError if it is no plan."""
+        """Return the readable part of a plan and its mistakes; PlanError if it is no plan."""
         file = TomlFile(Path(path), PlanError)
         hint = f'Name the plan, which has the line schema = "{Path(path).name}".'
         file.refuse_other("a schema, not a plan", ("table", "columns"), hint)

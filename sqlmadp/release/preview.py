@@ -155,7 +155,7 @@ def explain_statement(plan: Plan, statement: Statement, analyst: str | None = No
 def expected_estimate(
     asked: BoundPlan, number: int | None = None, domain: Domain | None = None
 ) -> Estimate:
-    """Return what an analyst, or the curator, would read once the plan is released: no values.
+    """Return the estimate that an analyst or the curator would read from, without values.
 
     ``domain`` may cut real columns at more places than the plan's own.
     """

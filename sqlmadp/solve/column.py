@@ -88,7 +88,7 @@ class Column:
         return sparse.csr_array(part.over(self.finest) - interpolants)
 
     def missed(self, part: Partition) -> sparse.csr_array | None:
-        """Return what of a partition's functions is outside of all that is known; None if nothing.
+        """Return the part of a partition's functions outside the known ones; None if it vanishes.
 
         A combination of functions is known if nothing is left of it here.
         """
